@@ -141,6 +141,28 @@ func TestSlowHeaders(t *testing.T) {
 	t.Cleanup(func() { assert.EqualValues(t, 1, up.requests.Load()) })
 }
 
+// A connection that is idle for too long is closed, and those upstream with it. A stream that
+// takes longer is not.
+func TestIdleConnection(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	ended := make(chan struct{})
+	up := serveRaw(t, func(_ *upstream, p *peer) {
+		p.request()
+		p.send(sseHead + chunked + chunk(event))
+		time.Sleep(3 * limit) // a provider that thinks
+		p.send(chunk(event) + "0\r\n\r\n")
+		p.request()
+		close(ended)
+	})
+	proxy := start(t, up.url(), func(c *Config) { c.IdleLimit = limit })
+	got, end := exchangeRaw(t, proxy.addr, post(proxy.addr, "/v1/chat/completions"))
+	_, content, err := body(t, got)
+	require.NoError(t, err)
+	assert.Equal(t, event+event, content)
+	assert.Equal(t, fin, end)
+	<-ended
+}
+
 // Credentials and queries of a request are not logged, whatever becomes of it.
 func TestLogsKeepNoSecrets(t *testing.T) {
 	up := serveRaw(t, func(_ *upstream, p *peer) { p.request(); p.reset() })

@@ -66,6 +66,9 @@ type Config struct {
 	// HeaderLimit is how long a client may take to send the headers of a request; 0 is 10
 	// seconds.
 	HeaderLimit time.Duration
+	// IdleLimit is how long a client's connection may be idle; 0 is half an hour. Clients and
+	// providers end idle connections after minutes, so nobody finds one closed because of it.
+	IdleLimit time.Duration
 	// TrustTraceContext makes the spans of requests children of the client's own, if a
 	// request has trace context. It is passed on upstream as it came in any case.
 	TrustTraceContext bool
@@ -77,6 +80,7 @@ type Server struct {
 	named     map[string]bool // hosts that requests over loopback may ask for
 	grace     time.Duration
 	headers   time.Duration // the limit for those of a request
+	idle      time.Duration // the limit for a connection
 	log       *slog.Logger
 	llm       *otelllm.Instrumentation
 	transport *connector
@@ -98,6 +102,7 @@ func New(config Config) (*Server, error) {
 		named:     namedHosts(config.Upstreams),
 		grace:     config.Grace,
 		headers:   cmp.Or(config.HeaderLimit, headerLimit),
+		idle:      cmp.Or(config.IdleLimit, idleLimit),
 		log:       cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
 		llm:       config.Instrumentation,
 		transport: newConnector(config.Transport),
@@ -111,7 +116,9 @@ func New(config Config) (*Server, error) {
 	}
 	var sending http.RoundTripper = newTransport(s.transport)
 	if config.Retry {
-		sending = &retrying{next: sending, log: s.log}
+		retry := &retrying{next: sending, log: s.log}
+		retry.room.Store(maxRepeats)
+		sending = retry
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        rewrite,
@@ -176,6 +183,7 @@ func (s *Server) newHTTPServer() *http.Server {
 		Handler:                      s,
 		Protocols:                    protocols,
 		ReadHeaderTimeout:            s.headers,
+		IdleTimeout:                  s.idle,
 		MaxHeaderBytes:               maxHeader,
 		ConnContext:                  s.open.connected,
 		ConnState:                    s.open.changed,
@@ -189,6 +197,8 @@ const (
 	maxHeader = 1 << 20
 	// headerLimit is the default of [Config.HeaderLimit].
 	headerLimit = 10 * time.Second
+	// idleLimit is the default of [Config.IdleLimit].
+	idleLimit = 30 * time.Minute
 )
 
 // ServerLog returns a log for a server of net/http. Of its messages it passes on only their

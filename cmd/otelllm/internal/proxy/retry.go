@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm"
@@ -18,6 +19,7 @@ const (
 	firstPause   = 500 * time.Millisecond
 	maxPause     = 30 * time.Second // a longer wait is the agent's to decide
 	maxRepeat    = 32 << 20         // of the body of a request that may be sent again, in bytes
+	maxRepeats   = 256 << 20        // of all such bodies at the same time
 	maxErrorBody = 64 << 10         // of a response that may be replaced by another attempt, in bytes
 )
 
@@ -26,6 +28,16 @@ const (
 type retrying struct {
 	next http.RoundTripper
 	log  *slog.Logger
+	room atomic.Int64 // in bytes, for bodies
+}
+
+// take takes room for n more bytes of a body. It reports false if there is none.
+func (t *retrying) take(n int) bool {
+	if t.room.Add(-int64(n)) < 0 {
+		t.room.Add(int64(n))
+		return false
+	}
+	return true
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -33,7 +45,8 @@ func (t *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get("Upgrade") != "" {
 		return t.next.RoundTrip(req)
 	}
-	body, whole, err := readBody(req.Body)
+	body, whole, err := t.readBody(req.Body)
+	defer func() { t.room.Add(int64(cap(body))) }()
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +72,29 @@ func (t *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// readBody reads a body that fits into memory. Otherwise it returns the first part of it.
-func readBody(body io.Reader) (read []byte, whole bool, err error) {
+// readBody reads a body that fits into memory, and takes room for what it returns. Otherwise it
+// returns the first part of it.
+func (t *retrying) readBody(body io.Reader) (read []byte, whole bool, err error) {
 	if body == nil {
 		return nil, true, nil
 	}
-	read, err = io.ReadAll(io.LimitReader(body, maxRepeat+1))
-	return read, len(read) <= maxRepeat, err
+	for {
+		if len(read) == cap(read) {
+			larger := max(bufferSize, 2*cap(read))
+			if larger > maxRepeat || !t.take(larger-cap(read)) {
+				return read, false, nil
+			}
+			read = append(make([]byte, 0, larger), read...)
+		}
+		n, err := body.Read(read[len(read):cap(read)])
+		read = read[:len(read)+n]
+		if err == io.EOF { //nolint:errorlint // bodies return it bare
+			return read, true, nil
+		}
+		if err != nil {
+			return read, false, err
+		}
+	}
 }
 
 // withBody returns req with another body.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -73,3 +74,44 @@ func TestRetryOfLongBody(t *testing.T) {
 	require.Error(t, err)
 	assert.EqualValues(t, 1, up.requests.Load())
 }
+
+// All bodies that are kept for another attempt have a bound together. What does not fit is sent
+// once, as it came, and leaves its room to others.
+func TestRetryHasARoom(t *testing.T) {
+	const room = 4 * bufferSize
+	r := &retrying{}
+	r.room.Store(room)
+	text := strings.Repeat("x", 3*bufferSize)
+	first, whole, err := r.readBody(strings.NewReader(text))
+	require.NoError(t, err)
+	assert.True(t, whole)
+	assert.Equal(t, text, string(first))
+	assert.EqualValues(t, room-cap(first), r.room.Load())
+	body := strings.NewReader(text)
+	second, whole, err := r.readBody(body)
+	require.NoError(t, err)
+	assert.False(t, whole)
+	rest, err := io.ReadAll(body)
+	require.NoError(t, err)
+	assert.Equal(t, text, string(second)+string(rest))
+	assert.EqualValues(t, room-cap(first)-cap(second), r.room.Load())
+
+	r.room.Store(room)
+	r.next = roundTrip(func(req *http.Request) (*http.Response, error) {
+		assert.Less(t, r.room.Load(), int64(room))
+		sent, err := io.ReadAll(req.Body)
+		assert.Equal(t, text+text, string(sent))
+		return nil, err
+	})
+	ctx := context.WithValue(t.Context(), exchangeKey{}, &exchange{})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://upstream.example", strings.NewReader(text+text))
+	require.NoError(t, err)
+	_, err = r.RoundTrip(req) //nolint:bodyclose // there is no response
+	require.NoError(t, err)
+	assert.EqualValues(t, room, r.room.Load())
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

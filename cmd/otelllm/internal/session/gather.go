@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -21,16 +22,51 @@ type gatherer struct {
 	next sdktrace.SpanExporter
 
 	mu      sync.Mutex
-	waiting map[trace.TraceID][]sdktrace.ReadOnlySpan // guarded by mu
-	runs    map[trace.TraceID]trace.SpanContext       // of ended requests, by their trace; not valid: none elsewhere; guarded by mu
-	order   []trace.TraceID                           // of runs, the oldest first; guarded by mu
+	waiting map[trace.TraceID]*list.Element     // of waits; guarded by mu
+	waits   *list.List                          // of *wait, the oldest first; guarded by mu
+	runs    map[trace.TraceID]trace.SpanContext // of ended requests, by their trace; not valid: none elsewhere; guarded by mu
+	order   []trace.TraceID                     // of runs, the oldest first; guarded by mu
 }
 
-// maxTraces bounds how many traces are remembered for spans that end after their request.
-const maxTraces = 4096
+// wait is what waits for the first span of a trace.
+type wait struct {
+	trace trace.TraceID
+	spans []sdktrace.ReadOnlySpan
+}
+
+const (
+	// maxTraces bounds how many traces are remembered for spans that end after their request.
+	maxTraces = 4096
+	// maxWaits bounds how many traces wait: a first span may be lost, and never comes then.
+	maxWaits = 1 << 16
+)
 
 func newGatherer(next sdktrace.SpanExporter) *gatherer {
-	return &gatherer{next: next, waiting: make(map[trace.TraceID][]sdktrace.ReadOnlySpan), runs: make(map[trace.TraceID]trace.SpanContext)}
+	return &gatherer{next: next, waiting: make(map[trace.TraceID]*list.Element), waits: list.New(), runs: make(map[trace.TraceID]trace.SpanContext)}
+}
+
+// add makes a span wait. It returns the spans of the trace that has waited for longest if too
+// many do.
+func (g *gatherer) add(id trace.TraceID, span sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
+	if g.waiting[id] == nil {
+		g.waiting[id] = g.waits.PushBack(&wait{trace: id})
+	}
+	w := g.waiting[id].Value.(*wait)
+	w.spans = append(w.spans, span)
+	if g.waits.Len() <= maxWaits {
+		return nil
+	}
+	return g.take(g.waits.Front().Value.(*wait).trace)
+}
+
+// take returns the spans of a trace that wait, which do so no longer.
+func (g *gatherer) take(id trace.TraceID) []sdktrace.ReadOnlySpan {
+	e := g.waiting[id]
+	if e == nil {
+		return nil
+	}
+	delete(g.waiting, id)
+	return g.waits.Remove(e).(*wait).spans
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
@@ -53,16 +89,15 @@ func (g *gatherer) gather(spans []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan
 		case known:
 			ready = append(ready, within(span, run))
 		case span.Parent().IsValid() && !span.Parent().IsRemote() && !isOfRun(span):
-			g.waiting[id] = append(g.waiting[id], span)
+			ready = append(ready, g.add(id, span)...)
 		case span.Parent().IsValid() && !span.Parent().IsRemote():
 			ready = append(ready, span)
 		default:
 			run := runOf(span)
 			g.remember(id, run)
-			for _, s := range append(g.waiting[id], span) {
+			for _, s := range append(g.take(id), span) {
 				ready = append(ready, within(s, run))
 			}
-			delete(g.waiting, id)
 		}
 	}
 	return ready
@@ -141,10 +176,9 @@ func within(span sdktrace.ReadOnlySpan, run trace.SpanContext) sdktrace.ReadOnly
 func (g *gatherer) Shutdown(ctx context.Context) error {
 	g.mu.Lock()
 	var rest []sdktrace.ReadOnlySpan
-	for _, spans := range g.waiting {
-		rest = append(rest, spans...)
+	for e := g.waits.Front(); e != nil; e = g.waits.Front() {
+		rest = append(rest, g.take(e.Value.(*wait).trace)...)
 	}
-	clear(g.waiting)
 	g.mu.Unlock()
 	var err error
 	if len(rest) > 0 {

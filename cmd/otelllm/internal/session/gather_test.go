@@ -81,3 +81,21 @@ func TestShutdownLosesNothing(t *testing.T) {
 	require.NoError(t, provider.Shutdown(t.Context()))
 	assert.Equal(t, 1, next.spans)
 }
+
+// Spans whose request is lost do not wait for ever.
+func TestWaitsAreBounded(t *testing.T) {
+	next := &forwarded{}
+	g := newGatherer(next)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(g))
+	const over = 100
+	for range maxWaits + over {
+		ctx, _ := provider.Tracer("test").Start(t.Context(), "a request that is lost")
+		_, attempt := provider.Tracer("test").Start(ctx, "attempt")
+		attempt.End()
+	}
+	assert.Equal(t, over, next.spans)
+	assert.Len(t, g.waiting, maxWaits)
+	assert.Equal(t, maxWaits, g.waits.Len())
+	require.NoError(t, provider.Shutdown(t.Context()))
+	assert.Equal(t, maxWaits+over, next.spans)
+}
