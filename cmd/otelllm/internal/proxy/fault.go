@@ -19,10 +19,14 @@ var (
 
 // isReset reports whether a client is to see the failure of an upstream as a reset. The
 // alternative is a connection that was closed.
+//
+// A client cannot be refused a connection that it has. Without one upstream it gets a reset,
+// since agents that look at the kind treat that as a refusal: Gemini CLI repeats a request after
+// ECONNREFUSED, ENOTFOUND and ECONNRESET, and not after a close before the headers, which is
+// UND_ERR_SOCKET in Node. SDKs repeat it after each of them.
 func isReset(err error) bool {
 	if made := (*connectError)(nil); errors.As(err, &made) {
-		// There was no connection to close. But a handshake may end with a closed one.
-		return !errors.Is(err, io.EOF)
+		return !errors.Is(err, io.EOF) // by which a handshake may end
 	}
 	return resetErrno(err) || http2Error(err) == streamReset
 }

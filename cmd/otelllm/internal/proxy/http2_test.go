@@ -158,6 +158,67 @@ func TestKindOfFailureOverHTTP2(t *testing.T) {
 	}
 }
 
+// A client makes as many attempts behind the proxy as without it, over HTTP/1 as over HTTP/2. The
+// exception is what a client of HTTP/2 repeats unasked, since it cannot be told.
+func TestAttemptsOverHTTP2(t *testing.T) {
+	begin := func(p *h2Peer) {
+		p.headers(t, ":status", "200", "content-type", "text/event-stream")
+		assert.NoError(t, p.WriteData(p.stream, false, []byte(event)))
+	}
+	for _, tt := range []struct {
+		name           string
+		first          func(p *h2Peer) // what becomes of the first request
+		direct, behind int             // attempts
+	}{
+		{"stream refused", func(p *h2Peer) { _ = p.WriteRSTStream(p.stream, http2.ErrCodeRefusedStream) }, 2, 1},
+		{"connection ended before the headers", func(p *h2Peer) { _ = p.WriteGoAway(0, http2.ErrCodeNo, nil); p.close() }, 2, 1},
+		{"stream reset before the headers", func(p *h2Peer) { _ = p.WriteRSTStream(p.stream, http2.ErrCodeInternal) }, 1, 1},
+		{"stream reset within the body", func(p *h2Peer) { begin(p); _ = p.WriteRSTStream(p.stream, http2.ErrCodeInternal) }, 1, 1},
+		{"connection ended within the body", func(p *h2Peer) { begin(p); _ = p.WriteGoAway(0, http2.ErrCodeNo, nil); p.close() }, 1, 1},
+		{"connection closed before the headers", func(p *h2Peer) { p.close() }, 1, 1},
+		{"connection reset before the headers", func(p *h2Peer) { p.reset() }, 1, 1},
+		{"connection reset within the body", func(p *h2Peer) { begin(p); p.reset() }, 1, 1},
+		{"whole", func(p *h2Peer) { begin(p); _ = p.WriteData(p.stream, true, []byte(whole)) }, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var served atomic.Int32
+			up, to, trusting := serveHTTP2(t, func(p *h2Peer) {
+				if served.Add(1) == 1 {
+					tt.first(p)
+					return
+				}
+				begin(p)
+				_ = p.WriteData(p.stream, true, []byte(whole))
+			})
+			proxy := start(t, to, func(c *Config) { c.Transport = trusting })
+			direct := trusting.Clone()
+			direct.ForceAttemptHTTP2 = true
+			http1, http2c := &http.Transport{}, &http.Transport{Protocols: &http.Protocols{}}
+			http2c.Protocols.SetUnencryptedHTTP2(true)
+			// ask returns how many requests come, and whether the answer does.
+			ask := func(base string, transport *http.Transport) (attempts int, answered bool) {
+				defer transport.CloseIdleConnections()
+				served.Store(0)
+				up.requests.Store(0)
+				resp, err := (&http.Client{Transport: transport}).Post(base+"/v1/chat/completions", "application/json", strings.NewReader(chatBody))
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					require.NoError(t, resp.Body.Close())
+				}
+				return int(up.requests.Load()), err == nil
+			}
+			attempts, answered := ask(to.String(), direct)
+			assert.Equal(t, tt.direct, attempts, "without the proxy")
+			assert.Equal(t, tt.direct == 2 || tt.name == "whole", answered)
+			for _, transport := range []*http.Transport{http1, http2c} {
+				attempts, answered := ask(proxy.url().String(), transport)
+				assert.Equal(t, tt.behind, attempts, "behind the proxy")
+				assert.Equal(t, tt.name == "whole", answered)
+			}
+		})
+	}
+}
+
 // The requests of one client's connection share connections upstream, and no others do.
 func TestConnectionsFollowTheClient(t *testing.T) {
 	var connections atomic.Int32

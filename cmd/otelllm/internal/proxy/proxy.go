@@ -3,8 +3,15 @@
 //
 // An agent has to find what it would have found without the proxy. A connection that breaks
 // upstream breaks in the same way towards the client: a reset as a reset, a closed
-// connection as a closed one, before the headers as within the body. The proxy answers in
-// the provider's place only if it knows no upstream for a request.
+// connection as a closed one, before the headers as within the body. An upstream that cannot be
+// connected to is a reset before the headers. The proxy answers in the provider's place only if
+// it knows no upstream for a request, or refuses it.
+//
+// To a client of HTTP/2 every failure is RST_STREAM with INTERNAL_ERROR: net/http can send no
+// other code, and ends no connection because of one stream. So what a client of HTTP/2 repeats
+// unasked because the upstream has not seen it, after REFUSED_STREAM or GOAWAY, such a client
+// does not repeat behind the proxy, and neither does one of HTTP/1: its own retries see a reset
+// or a closed connection.
 //
 // Every connection of a client has connections of its own upstream. So an upstream
 // connection is new, reused or stale where the client's is, and the proxy sends no request
