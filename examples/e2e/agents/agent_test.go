@@ -188,11 +188,22 @@ func (a *agent) command(t *testing.T) []string {
 		check = "import " + a.needs
 	}
 	if err := exec.Command(a.interpreter, "-c", check).Run(); err != nil {
-		t.Skipf("LEFT OUT: %s -c %q: %v", a.interpreter, check, err)
+		if a.needs != "" {
+			t.Skipf("LEFT OUT: %s -c %q: %v", a.interpreter, check, err)
+		}
+		leaveOut(t, "%s -c %q: %v", a.interpreter, check, err)
 	}
 	path, err := filepath.Abs(filepath.Join("testdata", a.program))
 	require.NoError(t, err)
 	return []string{a.interpreter, path}
+}
+
+func leaveOut(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("REQUIRE_AGENTS") != "" {
+		require.FailNowf(t, "REQUIRE_AGENTS is set", format, args...)
+	}
+	t.Skipf("LEFT OUT: "+format, args...)
 }
 
 // base returns the base URL of a case, without the slash at its end.
@@ -209,7 +220,7 @@ func (a *agent) path(t *testing.T) string {
 	}
 	path := filepath.Join(folder, "node_modules", a.program)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("LEFT OUT: %s: its package is not here; `make agents-packages` installs it", a.name)
+		leaveOut(t, "%s: its package is not here; `make agents-packages` installs it", a.name)
 	}
 	return path
 }
