@@ -235,7 +235,7 @@ check-generated: $(TOOLS)/mdatagen ## fail with the difference if what is genera
 .PHONY: bench
 bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
 	@mkdir -p $(BUILD)
-	@{ MODULES=". processor/llmclassify connector/llmagentlogs bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
+	@{ MODULES=". processor/llmclassify connector/llmagentlogs cmd/otelllm bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
 	@! grep -q '^FAILED$$' $(BUILD)/bench.txt
 	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
 

@@ -15,9 +15,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +30,8 @@ import (
 // HTTP/1.1, as they do to a model server nearby, and over TLS and HTTP/2, as they do to the
 // providers: the peer's over few connections then; otelllm's, which keeps the fate of each
 // connection, over one for each of the client's. So a process needs two file descriptors for
-// each stream, of 20,000 that are often the limit.
+// each stream, and has as many streams as its limit suffices for, at most 10,000; what 10,000
+// take is reported from the memory of each.
 func BenchmarkProcess(b *testing.B) {
 	up := httptest.NewUnstartedServer(http.HandlerFunc(begins))
 	up.EnableHTTP2 = true
@@ -55,17 +59,13 @@ func begins(w http.ResponseWriter, r *http.Request) {
 
 // benchProcess opens streams through this program, with these arguments and environment.
 func benchProcess(b *testing.B, env []string, args ...string) {
-	const streams = 9_000
+	var limit syscall.Rlimit
+	require.NoError(b, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	streams := int(min(10_000, (limit.Cur-100)/2))
 	self, err := os.Executable()
 	require.NoError(b, err)
 	for range b.N {
-		dir := b.TempDir()
-		cmd := exec.Command(self, args...)
-		var stderr output
-		cmd.Dir, cmd.Stderr = dir, &stderr
-		cmd.Env = append(env, "HOME="+dir)
-		require.NoError(b, cmd.Start())
-		addr := listening(b, &stderr)
+		cmd, addr, stderr := startForBench(b, self, env, args...)
 		idle := residentMiB(b, cmd.Process.Pid, "VmRSS")
 		conns := make([]net.Conn, 0, streams)
 		for i := range streams {
@@ -73,8 +73,10 @@ func benchProcess(b *testing.B, env []string, args ...string) {
 		}
 		full := residentMiB(b, cmd.Process.Pid, "VmHWM")
 		b.ReportMetric(idle, "idle-MiB")
-		b.ReportMetric(full, "all-MiB")
-		b.ReportMetric((full-idle)*1024/streams, "KiB/stream")
+		each := (full - idle) / float64(streams)
+		b.ReportMetric(float64(streams), "streams")
+		b.ReportMetric(each*1024, "KiB/stream")
+		b.ReportMetric(idle+each*10_000, "MiB/10k-streams")
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
@@ -82,6 +84,89 @@ func benchProcess(b *testing.B, env []string, args ...string) {
 		_ = cmd.Wait() // the peer does not handle the signal
 		require.NotContains(b, stderr.String(), "panic")
 	}
+}
+
+// startForBench starts this program with these arguments and environment. Stop it with a
+// signal.
+func startForBench(b *testing.B, self string, env []string, args ...string) (cmd *exec.Cmd, addr string, stderr *output) {
+	b.Helper()
+	dir := b.TempDir()
+	cmd, stderr = exec.Command(self, args...), &output{}
+	cmd.Dir, cmd.Stderr = dir, stderr
+	cmd.Env = append(env, "HOME="+dir)
+	require.NoError(b, cmd.Start())
+	return cmd, listening(b, stderr), stderr
+}
+
+// BenchmarkProcessorTime compares what an event costs `otelllm proxy` with what it costs a plain
+// ReverseProxy, in time of the processor: 100 streams of 200 events, through one and the other
+// in turn. The least of three rounds counts.
+func BenchmarkProcessorTime(b *testing.B) {
+	const rounds, streams, events = 3, 100, 200
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		pause := time.NewTicker(10 * time.Millisecond)
+		defer pause.Stop()
+		for range events {
+			<-pause.C
+			_, _ = io.WriteString(w, sseHead)
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = io.WriteString(w, sseEnd+sseDone)
+	}))
+	b.Cleanup(up.Close)
+	self, err := os.Executable()
+	require.NoError(b, err)
+	plain, plainAddr, _ := startForBench(b, self, []string{asPeer + "=" + up.URL})
+	proxy, proxyAddr, _ := startForBench(b, self, []string{asProgram + "=1"}, "proxy", "--listen", "127.0.0.1:0", "--grace", "0s", "--log-level", "error", "--upstream", up.URL)
+	took := func(cmd *exec.Cmd, addr string) time.Duration {
+		before := processorTime(b, cmd.Process.Pid)
+		var all sync.WaitGroup
+		for i := range streams {
+			all.Go(func() {
+				body := fmt.Sprintf(`{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"task %d"}]}`, i)
+				resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
+				if assert.NoError(b, err) {
+					_, err = io.Copy(io.Discard, resp.Body)
+					assert.NoError(b, err)
+					_ = resp.Body.Close()
+				}
+			})
+		}
+		all.Wait()
+		return processorTime(b, cmd.Process.Pid) - before
+	}
+	for range b.N {
+		least, leastPlain := time.Hour, time.Hour
+		for range rounds {
+			leastPlain = min(leastPlain, took(plain, plainAddr))
+			least = min(least, took(proxy, proxyAddr))
+		}
+		b.ReportMetric(float64(leastPlain.Microseconds())/streams/events, "plain-µs/event")
+		b.ReportMetric(float64(least.Microseconds())/streams/events, "otelllm-µs/event")
+		b.ReportMetric(float64(least)/float64(leastPlain), "ratio")
+	}
+	for _, cmd := range []*exec.Cmd{plain, proxy} {
+		require.NoError(b, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+	}
+}
+
+// processorTime returns how long the threads of a process have run.
+func processorTime(b *testing.B, pid int) (all time.Duration) {
+	b.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	require.NoError(b, err)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(b, err)
+		running, _, _ := strings.Cut(string(raw), " ")
+		ns, err := strconv.ParseInt(running, 10, 64)
+		require.NoError(b, err)
+		all += time.Duration(ns)
+	}
+	return all
 }
 
 // openStream sends a request and reads the first text of its answer.
