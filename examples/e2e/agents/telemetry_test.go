@@ -260,7 +260,7 @@ func startLogs(t *testing.T, next consumer.Traces) connector.Logs {
 	t.Helper()
 	factory := llmagentlogs.NewFactory()
 	cfg := factory.CreateDefaultConfig().(*llmagentlogs.Config)
-	cfg.Settle, cfg.Quiet = quiet/5, quiet
+	cfg.Settle, cfg.Quiet, cfg.MaxAge = quiet/5, quiet, quiet
 	set := connectortest.NewNopSettings(factory.Type())
 	c, err := factory.CreateLogsToTraces(t.Context(), set, cfg, next)
 	require.NoError(t, err)
