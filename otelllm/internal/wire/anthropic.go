@@ -70,7 +70,7 @@ func messagesAt(path string) (p Protocol, sure bool) {
 // messagesReader reads one response of the Messages API.
 type messagesReader struct {
 	t     tally
-	open  openSet[int, call] // open client-executed tool_use blocks, by index
+	open  openSet[int, call] // open blocks of calls, by index
 	usage messagesUsage
 }
 
@@ -175,7 +175,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 	default:
 		switch {
 		case bytes.HasSuffix(b.typ, []byte("_tool_use")): // server_tool_use, mcp_tool_use
-			r.t.providerTools(1)
+			r.open.add(index, r.t.startProviderTool())
 		case !bytes.HasSuffix(b.typ, []byte("_tool_result")):
 			r.t.Unread = true
 		}

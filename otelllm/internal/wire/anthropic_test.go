@@ -88,6 +88,7 @@ func TestMessages(t *testing.T) {
 		{"a message that is whole at its start", "", named(`{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[{"type":"tool_use","id":"toolu_a","name":"f","input":{},"caller":{"type":"code_execution_20250825","tool_id":"srvtoolu_1"}}],"stop_reason":"tool_use"}}`, end), all(msg, events(2), calls("toolu_a!"), ended("tool_use"))},
 		{"a tool's id and name that are text", "", named(blockStart("1", `{"type":"tool_use","id":"my id","name":"my tool"}`)), all(events(1), calls(SafeID("my id")+"/redacted"), phase(semconv.PhaseToolInput))},
 
+		{"input of an unknown block", "", named(input), all(events(1), unread)},
 		{"server tool", "", named(text("a"), blockStart("1", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`), input, blockStop("1"), blockStart("2", `{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`), blockStop("2")), all(events(6), texts(1), providerTools(1), phase(semconv.PhaseText))},
 		{"mcp tool", "", named(blockStart("0", `{"type":"mcp_tool_use","id":"m","name":"echo","server_name":"s"}`), blockStart("1", `{"type":"mcp_tool_result","tool_use_id":"m","content":[{"type":"text","text":"secret"}]}`)), all(events(2), providerTools(1))},
 

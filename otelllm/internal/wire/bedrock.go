@@ -115,7 +115,7 @@ func (r *converseReader) startBlock(index int, b *converseBlock) {
 		d := b.content(index)
 		r.add(&d)
 	case string(b.typ) == "server_tool_use":
-		r.t.providerTools(1)
+		r.open.add(index, r.t.startProviderTool())
 	default:
 		r.open.add(index, r.t.start(b.id, b.name))
 	}

@@ -129,6 +129,7 @@ func (r *cohereReader) end(ev *cohereEvent) {
 	default:
 		r.t.finish(reason)
 		if !cutsInput(bytes.ToLower(reason)) {
+			r.t.completeOpen(&r.open)
 			r.t.handOverAll()
 		}
 		r.t.end()

@@ -40,6 +40,8 @@ func TestCohere(t *testing.T) {
 		{"text", "", named(s[7:10]...), all(events(3), texts(2), phase(semconv.PhaseText))},
 		{"thinking", "", named(`{"type":"content-delta","index":0,"delta":{"message":{"content":{"thinking":"hm"}}}}`), all(events(1), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"a stop", "", named(s[8], end("COMPLETE")) + done, all(id, events(3), texts(1), ended("COMPLETE"))},
+		{"a call without its end", "", named(s[3], s[4], end("TOOL_CALL")), all(id, events(3), calls("call_a!"), ended("TOOL_CALL"))},
+		{"input of an unknown call", "", named(s[4], end("COMPLETE")), all(id, events(2), unread, ended("COMPLETE"))},
 		{"a limit in a call", "", named(s[3], end("MAX_TOKENS")), all(id, events(2), calls("call_a"), ended("MAX_TOKENS"))},
 		{"an error", "", named(s[8], end("ERROR")), all(id, events(2), texts(1), phase(semconv.PhaseText), failed(Error{Code: "error"}))},
 		{"a timeout", "", named(s[8], end("TIMEOUT")), all(id, events(2), texts(1), phase(semconv.PhaseText), failed(Error{Code: "timeout"}))},
@@ -73,6 +75,7 @@ func TestCohere(t *testing.T) {
 func TestMistralConversations(t *testing.T) {
 	s := documentedStream(t, "mistral")
 	model := response("", "mistral-x")
+	long := strings.Repeat("c", maxSafeID) + "d"
 	used := func(s *State) {
 		s.Usage = Usage{Input: 189, Output: 18, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	}
@@ -86,6 +89,10 @@ func TestMistralConversations(t *testing.T) {
 		{"a call", "", named(s[7:9]...), all(model, events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"two calls", "", named(s[7:10]...), all(model, events(3), calls("call_a+", "call_b"), phase(semconv.PhaseToolInput))},
 		{"text after a call", "", named(s[4], s[7], s[5]), all(model, events(3), texts(2), calls("call_a+"), phase(semconv.PhaseText))},
+		{"a long id", "", named(strings.Replace(s[7], "call_a", long, 1), strings.Replace(s[8], "call_a", long, 1), s[10]), all(model, used, events(3), calls(SafeID(long)+"!"), ended("tool_calls"))},
+		{"long ids that end differently", "", named(strings.Replace(s[7], "call_a", long+"1", 1), strings.Replace(s[8], "call_a", long+"2", 1)), all(model, events(2), calls(SafeID(long+"1")+"+", SafeID(long+"2")), phase(semconv.PhaseToolInput))},
+		{"an error in the input of a call", "", named(s[7], `{"type":"conversation.response.error","code":500}`, s[10]), all(model, used, events(3), calls("call_a"), phase(semconv.PhaseToolInput), failed(Error{Code: "500", Status: 500}))},
+		{"an unknown event in the input of a call", "", named(s[7], `{"type":"conversation.note","note":"x"}`, s[8]), all(model, events(3), unread, calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"an answer", "", named(s[0], s[4], s[10]), all(model, used, events(3), texts(1), ended("stop"))},
 		{"an error", "", named(s[4], `{"type":"conversation.response.error","message":"secret","code":429}`), all(model, events(2), texts(1), phase(semconv.PhaseText), failed(Error{Code: "429", Status: 429}))},
 		{"text after the end", "", named(s[10], s[4]), all(model, used, events(2), texts(1), unread, ended("stop"))},
@@ -135,6 +142,9 @@ func TestInteractions(t *testing.T) {
 	end := func(status string) string {
 		return `{"interaction":{"id":"v1_abc","status":"` + status + `"},"event_type":"interaction.completed"}`
 	}
+	final := func(status, steps string) string {
+		return `{"interaction":{"id":"v1_abc","status":"` + status + `","steps":[` + steps + `]},"event_type":"interaction.completed"}`
+	}
 	bare := response("v1_abc", "")
 	runDecodeTests(t, geminiInteractions{}, []decodeTest{
 		{"whole", "", named(s...) + "event: done\ndata: [DONE]\n\n", all(id, used, events(17), texts(2), thoughts(1), providerTools(1), calls("call_a!"), ended("tool_calls"))},
@@ -146,6 +156,15 @@ func TestInteractions(t *testing.T) {
 		{"a call begun", "", named(s[12:14]...), all(events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"a call's input", "", named(s[12:15]...), all(events(3), calls("call_a+"), phase(semconv.PhaseToolCallReady))},
 		{"a call without its end", "", named(s[12], end("requires_action")), all(bare, events(2), calls("call_a!"), ended("tool_calls"))},
+		{"all of it in the final event", "", named(s[0], final("completed", `{"type":"user_input","content":[{"type":"text","text":"a"}]},{"type":"model_output","content":[{"type":"text","text":"a"}]}`)), all(id, events(2), texts(1), ended("stop"))},
+		{"a call in the final event", "", named(s[0], final("requires_action", `{"type":"function_call","id":"call_a","name":"f","arguments":{}}`)), all(id, events(2), calls("call_a!"), ended("tool_calls"))},
+		{"the final event repeats the steps", "", named(s[0], s[8], s[9], final("completed", `{"type":"model_output","content":[{"type":"text","text":"a"}]}`)), all(id, events(4), texts(1), ended("stop"))},
+		{"it waits for nothing that is known", "", named(s[0], end("requires_action")), all(id, events(2), unread, ended("tool_calls"))},
+		{"a call without an id and a name", "", named(`{"index":3,"step":{"type":"function_call"},"event_type":"step.start"}`, s[13], s[14], end("completed")), all(bare, events(4), calls("/!"), ended("tool_calls"))},
+		{"input of an unknown call", "", named(s[13], end("completed")), all(bare, events(2), unread, ended("stop"))},
+		{"input after the end of its call", "", named(s[12], s[13], s[14], s[13]), all(events(4), calls("call_a+"), unread, phase(semconv.PhaseToolCallReady))},
+		{"input of a tool of the provider", "", named(s[6], `{"index":1,"delta":{"type":"arguments_delta","arguments":"{}"},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, s[7]), all(events(4), providerTools(1))},
+		{"a tool of the provider without its beginning", "", named(`{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{"a":1}},"event_type":"step.delta"}`, end("completed")), all(bare, events(3), providerTools(1), ended("stop"))},
 		{"complete", "", named(s[9], end("completed")), all(bare, events(2), texts(1), ended("stop"))},
 		{"incomplete", "", named(s[9], end("incomplete")), all(bare, events(2), texts(1), ended("incomplete"))},
 		{"in the background", "", named(end("in_progress")), all(bare, events(1), ended("in_progress"))},

@@ -115,7 +115,9 @@ func readInteractionsStep(c *cursor, calls, outputs *newestIDs) {
 // interactionsReader reads one response.
 type interactionsReader struct {
 	t    tally
-	open openSet[int, call] // function_call steps whose input is not complete, by index
+	open openSet[int, call] // steps of calls that have not ended, by index
+	// anySteps: an event of a step was received.
+	anySteps bool
 	// ended: the status has come. What an error says after that is not the cause.
 	ended bool
 }
@@ -144,8 +146,10 @@ func (r *interactionsReader) apply(ev *interactionsEvent) payloadKind {
 	r.t.Unread = r.t.Unread || ev.unread
 	switch string(ev.typ) {
 	case "step.delta", "content.delta":
+		r.anySteps = true
 		return r.delta(ev.index, &ev.delta)
 	case "step.start", "content.start":
+		r.anySteps = true
 		r.begin(ev.index, &ev.step)
 	case "step.stop", "content.stop":
 		r.stop(ev.index)
@@ -178,12 +182,20 @@ func (r *interactionsReader) delta(index int, s *interactionsStep) payloadKind {
 		d.input = true
 	case "thought_signature", "text_annotation_delta":
 	case "function_call": // before there were steps: a whole call
-		if r.open.find(index) == nil {
+		if c := r.open.find(index); c == nil || c.completed {
 			r.begin(index, s)
+		} else {
+			r.t.fillIn(*c, s.id, s.name)
 		}
 		return progress
 	default:
-		if !s.ofProvider() {
+		switch {
+		case s.callsProvider():
+			if c := r.open.find(index); c == nil || !c.completed {
+				r.begin(index, s) // its beginning was not read
+			}
+			return progress
+		case !s.ofProvider():
 			r.t.Unread = true
 		}
 	}
@@ -194,9 +206,6 @@ func (r *interactionsReader) delta(index int, s *interactionsStep) payloadKind {
 func (r *interactionsReader) begin(index int, s *interactionsStep) {
 	switch string(s.typ) {
 	case "function_call":
-		if len(s.id) == 0 && len(s.name) == 0 {
-			return // before there were steps: the delta has the call
-		}
 		r.open.add(index, r.t.start(s.id, s.name))
 	case "model_output", "text", "image", "audio", "video", "document":
 		if s.filled {
@@ -210,8 +219,8 @@ func (r *interactionsReader) begin(index int, s *interactionsStep) {
 	case "user_input", "function_result":
 	default:
 		switch {
-		case bytes.HasSuffix(s.typ, []byte("_call")):
-			r.t.providerTools(1)
+		case s.callsProvider():
+			r.open.add(index, r.t.startProviderTool())
 		case !s.ofProvider():
 			r.t.Unread = true
 		}
@@ -229,17 +238,22 @@ func (r *interactionsReader) stop(index int) {
 func (r *interactionsReader) end(o *interactionsObject) {
 	r.ended = true
 	r.t.use(o.usage)
+	if !r.anySteps { // they are only in the final response
+		for i := range o.steps {
+			r.begin(i, &o.steps[i])
+			r.stop(i)
+		}
+	}
 	if r.t.Terminal {
 		return
 	}
 	switch status := string(o.status); status {
 	case "completed", "requires_action":
-		for i := range r.open.list {
-			r.t.complete(&r.open.list[i].value) // its own end is missing, but the response is complete
-		}
-		r.open.clear()
+		waits := status == "requires_action"
+		r.t.completeOpen(&r.open)
 		r.t.handOverAll()
-		if r.t.ToolCalls > 0 {
+		r.t.Unread = r.t.Unread || waits && r.t.ToolCalls == 0 // what it waits for was not read
+		if waits || r.t.ToolCalls > 0 {
 			r.t.finishAs("tool_calls")
 		} else {
 			r.t.finishAs("stop")
@@ -283,10 +297,6 @@ func (r *interactionsReader) document(data []byte) payloadKind {
 	}
 	r.t.identify(o.id, o.model)
 	r.t.Unread = r.t.Unread || o.unread
-	for i := range o.steps {
-		r.begin(i, &o.steps[i])
-		r.stop(i)
-	}
 	r.end(&o)
 	return progress
 }
@@ -308,9 +318,14 @@ type interactionsStep struct {
 	filled        bool // it has content
 }
 
-// ofProvider reports whether it is part of a call that the provider executes.
+// callsProvider reports whether it is a call that the provider executes.
+func (s *interactionsStep) callsProvider() bool {
+	return bytes.HasSuffix(s.typ, []byte("_call")) && string(s.typ) != "function_call"
+}
+
+// ofProvider reports whether it is such a call, or its result.
 func (s *interactionsStep) ofProvider() bool {
-	return bytes.HasSuffix(s.typ, []byte("_call")) || bytes.HasSuffix(s.typ, []byte("_result"))
+	return s.callsProvider() || bytes.HasSuffix(s.typ, []byte("_result"))
 }
 
 // interactionsObject is an interaction: that of an event, or a whole body.

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -106,8 +105,9 @@ func readMistralEntry(c *cursor, calls, outputs *newestIDs) {
 // mistralReader reads one response of a conversation.
 type mistralReader struct {
 	t      tally
-	call   call   // the one whose input is coming
-	callID []byte // its id, as it is written; or nil
+	inCall bool   // the input of a call is coming
+	call   call   // that call
+	callID string // its id, as [SafeID] returns it
 }
 
 func (r *mistralReader) tally() *tally { return &r.t }
@@ -130,9 +130,6 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 		ev.typ = name
 	}
 	r.t.Unread = r.t.Unread || ev.unread
-	if string(ev.typ) != "function.call.delta" {
-		r.callComplete()
-	}
 	switch string(ev.typ) {
 	case "message.output.delta":
 		r.t.identify(nil, ev.model)
@@ -141,11 +138,16 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 		r.t.identify(nil, ev.model)
 		r.input(&ev)
 	case "tool.execution.started", "agent.handoff.started":
+		r.callComplete()
 		r.t.providerTools(1)
-	case "conversation.response.started", "tool.execution.delta", "tool.execution.done", "agent.handoff.done":
+	case "conversation.response.started":
+	case "tool.execution.delta", "tool.execution.done", "agent.handoff.done":
+		r.callComplete()
 	case "conversation.response.done":
+		r.callComplete()
 		r.end(&ev)
 	case "conversation.response.error":
+		r.inCall = false // its input stays incomplete
 		r.t.fail(&ev.fault)
 	default:
 		// A type that is not known may be the beginning of a tool.
@@ -156,23 +158,21 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 
 // input records a part of the input of a call.
 func (r *mistralReader) input(ev *mistralEvent) {
-	if r.callID == nil || !bytes.Equal(r.callID, ev.callID) {
-		r.callComplete()
-		r.call = r.t.start(ev.callID, ev.name)
-		r.callID = append(r.callID[:0:0], ev.callID[:min(len(ev.callID), maxSafeID)]...)
-		if r.callID == nil {
-			r.callID = []byte{}
-		}
+	id := safeID(ev.callID)
+	if r.inCall && r.callID == id {
+		r.t.enter(semconv.PhaseToolInput)
 		return
 	}
-	r.t.enter(semconv.PhaseToolInput)
+	r.callComplete()
+	r.call = r.t.start(ev.callID, ev.name)
+	r.inCall, r.callID = true, id
 }
 
 // callComplete records that the input of the call that was coming is complete.
 func (r *mistralReader) callComplete() {
-	if r.callID != nil {
+	if r.inCall {
 		r.t.complete(&r.call)
-		r.callID = nil
+		r.inCall = false
 	}
 }
 

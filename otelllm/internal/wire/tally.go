@@ -70,15 +70,23 @@ func (t *tally) add(d *contentDelta) {
 }
 
 // addWithCalls is add for a protocol in which a part of a call's input names the block that
-// the call is in.
+// the call is in. Open has the calls that have begun, whoever executes them. Input without
+// one is that of a call whose beginning was not read.
 func (t *tally) addWithCalls(d *contentDelta, open *openSet[int, call]) {
 	t.add(d)
-	if d.input && open.find(d.index) != nil {
+	if !d.input {
+		return
+	}
+	switch c := open.find(d.index); {
+	case c == nil:
+		t.Unread = true
+	case !c.completed:
 		t.enter(semconv.PhaseToolInput)
 	}
 }
 
-// call is a client-executed tool call that a decoder still follows.
+// call is a tool call that a decoder still follows. One that the provider executes is
+// complete from its beginning: its input does not count.
 type call struct {
 	at        int // its index in State.Calls; -1 beyond the bound of that list
 	completed bool
@@ -121,6 +129,12 @@ func (t *tally) providerTools(n int) {
 	}
 }
 
+// startProviderTool records that a provider-executed tool has begun.
+func (t *tally) startProviderTool() call {
+	t.providerTools(1)
+	return call{at: -1, completed: true, ready: true}
+}
+
 // start records the beginning of a call's input.
 func (t *tally) start(id, name []byte) call {
 	t.ToolInputsStarted++
@@ -157,6 +171,15 @@ func (t *tally) complete(c *call) {
 	if c.at >= 0 {
 		t.Calls[c.at].Completed = true
 	}
+}
+
+// completeOpen completes the calls whose own end is missing although the response is
+// complete.
+func (t *tally) completeOpen(open *openSet[int, call]) {
+	for i := range open.list {
+		t.complete(&open.list[i].value)
+	}
+	open.clear()
 }
 
 // handOver records that a call, whose input is complete, was delivered to the
