@@ -5,7 +5,7 @@ import "bytes"
 // readMessagesRequest reads a request of the Messages API. messages: it has a list of
 // messages. version: it has an anthropic_version.
 func readMessagesRequest(body []byte) (req Request, messages, version bool, err error) {
-	req = Request{ProviderTools: []string{}}
+	var tools offeredTools
 	var calls, outputs newestIDs
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -23,17 +23,20 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 				readMessage(&c, &calls, &outputs)
 			}
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
-				req.ProviderTools = addTool(req.ProviderTools, serverTool(readType(&c)))
+			for ok := tools.list(&c); ok; ok = c.element() {
+				if name := serverTool(readType(&c)); name != nil {
+					tools.add(name)
+				}
 			}
 		case "mcp_servers":
 			if c.nonEmpty() {
-				req.ProviderTools = addTool(req.ProviderTools, []byte("mcp"))
+				tools.add([]byte("mcp"))
 			}
 		default:
 			c.skip()
 		}
 	}
+	req.ProviderTools = tools.shown()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, version, requestError(&c, isObject)
 }
@@ -61,7 +64,7 @@ func readMessage(c *cursor, calls, outputs *newestIDs) {
 var clientTools = [...]string{"custom", "bash", "text_editor", "computer", "memory"}
 
 // serverTool returns the name under which an offered tool of this type is recorded; nil
-// for tools that the application executes. A tool of an unknown type is assumed to be
+// for tools that the application executes, among them those without a type. A tool of an unknown type is assumed to be
 // executed by the provider: it may have effects.
 func serverTool(typ []byte) []byte {
 	name := unversioned(typ)

@@ -53,7 +53,7 @@ func bedrockAt(path string) (p Protocol, sure bool) {
 // converseReader reads one response.
 type converseReader struct {
 	t    tally
-	open openSet[int, call] // open client-executed toolUse blocks, by index
+	open openSet[int, call] // open toolUse blocks, by index
 }
 
 func (r *converseReader) tally() *tally { return &r.t }

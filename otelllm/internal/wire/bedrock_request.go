@@ -3,7 +3,8 @@ package wire
 // readConverseRequest reads a request of the Converse API. messages: it has a list of
 // messages, or variables for a prompt that is stored by Bedrock.
 func readConverseRequest(body []byte) (req Request, messages bool, err error) {
-	req = Request{ProviderTools: []string{}, StreamUnknown: true}
+	req = Request{StreamUnknown: true}
+	var tools offeredTools
 	var calls, outputs newestIDs
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -27,14 +28,15 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 					c.skip()
 					continue
 				}
-				for ok := c.array(); ok; ok = c.element() {
-					req.ProviderTools = addTool(req.ProviderTools, readNested(&c, "systemTool", "name"))
+				for ok := tools.list(&c); ok; ok = c.element() {
+					tools.addConverse(&c)
 				}
 			}
 		default:
 			c.skip()
 		}
 	}
+	req.ProviderTools = tools.shown()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, requestError(&c, isObject)
 }
@@ -79,20 +81,26 @@ func readToolUse(c *cursor) (id, typ []byte) {
 	return id, typ
 }
 
-// readNested reads the string at outer.inner of an object; nil if it is absent.
-func readNested(c *cursor, outer, inner string) (s []byte) {
+// addConverse reads an entry of the list of tools, and adds the tool if the provider
+// executes it. An unknown entry may be such a tool.
+func (o *offeredTools) addConverse(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) != outer {
+		switch string(key) {
+		case "toolSpec", "cachePoint":
 			c.skip()
-			continue
-		}
-		for key, ok := c.object(); ok; key, ok = c.key() {
-			if string(key) == inner {
-				s = c.str()
-			} else {
-				c.skip()
+		case "systemTool":
+			var name []byte
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "name" {
+					name = c.str()
+				} else {
+					c.skip()
+				}
 			}
+			o.add(name)
+		default:
+			o.hidden = true
+			c.skip()
 		}
 	}
-	return s
 }

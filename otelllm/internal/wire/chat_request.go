@@ -6,8 +6,8 @@ import "strings"
 // OpenAI refuses calls and outputs without ids. Other servers take them: then the history
 // was not observed, and HistoryCalls is nil.
 func readChatRequest(body []byte) (req Request, messages bool, err error) {
-	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
+	var tools offeredTools
 	observed := true
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -23,27 +23,28 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 				observed = readChatMessage(&c, &calls, &outputs) && observed
 			}
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
-				switch typ := readType(&c); string(typ) {
+			for ok := tools.list(&c); ok; ok = c.element() {
+				switch typ := readToolType(&c); string(typ) {
 				case "function", "custom":
 				default: // provider-executed: Groq's browser_search, …
-					req.ProviderTools = addTool(req.ProviderTools, typ)
+					tools.add(typ)
 				}
 			}
+		case "agent_id": // of Mistral, which may have tools of its own
+			tools.hidden = c.filled() || tools.hidden
 		case "background", "deferred": // from gateways; from clients of xAI
 			req.Background = c.boolean() || req.Background
 		case "web_search_options":
 			if c.peek() == '{' {
-				req.ProviderTools = addTool(req.ProviderTools, []byte("web_search"))
+				tools.add([]byte("web_search"))
 			}
 			c.skip()
 		default:
 			c.skip()
 		}
 	}
-	if compound(req.Model) {
-		req.ProviderTools = nil
-	}
+	tools.hidden = tools.hidden || compound(req.Model)
+	req.ProviderTools = tools.shown()
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()

@@ -4,6 +4,7 @@ package wire
 type geminiRequest struct {
 	Request
 
+	tools    offeredTools
 	history  geminiHistory
 	contents bool // it has contents
 	cached   bool // part of it is on the server
@@ -14,13 +15,12 @@ type geminiRequest struct {
 // optional: unless every call and every output has one, the history was not observed, and
 // HistoryCalls is nil. contents: it has contents.
 func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
-	r := geminiRequest{Request: Request{ProviderTools: []string{}, StreamUnknown: true}}
+	r := geminiRequest{Request: Request{StreamUnknown: true}}
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	r.read(&c, false)
-	if r.cached {
-		r.ProviderTools = nil // the cached content may offer more tools than the request
-	}
+	r.tools.hidden = r.tools.hidden || r.cached // the cached content may offer more
+	r.ProviderTools = r.tools.shown()
 	r.HistoryOutputs = r.history.outputs.safe()
 	if !r.history.elsewhere {
 		r.HistoryCalls = r.history.calls.safe()
@@ -50,8 +50,8 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 			r.cached = c.nonEmpty() || r.cached
 			r.history.elsewhere = r.cached || r.history.elsewhere
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
-				r.ProviderTools = readGeminiTool(c, r.ProviderTools)
+			for ok := r.tools.list(c); ok; ok = c.element() {
+				r.tools.addGemini(c)
 			}
 		case "request":
 			if wrapped {
@@ -117,25 +117,24 @@ func (h *geminiHistory) add(c *cursor, to *newestIDs) {
 	h.elsewhere = h.elsewhere || len(id) == 0
 }
 
-// readGeminiTool adds the provider-executed tools of one entry, each of which is a member
-// of it. An unknown tool is assumed to be executed by the provider: it may have effects.
-func readGeminiTool(c *cursor, tools []string) []string {
+// addGemini adds the provider-executed tools of one entry, each of which is a member of it.
+// An unknown tool is assumed to be executed by the provider: it may have effects.
+func (o *offeredTools) addGemini(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		name := snake(key)
 		switch offered := c.peek() != 'n'; string(name) {
 		case "function_declarations", "computer_use": // the application executes them
 		case "mcp_servers":
 			if offered {
-				tools = addTool(tools, []byte("mcp"))
+				o.add([]byte("mcp"))
 			}
 		default:
 			if offered {
-				tools = addTool(tools, name)
+				o.add(name)
 			}
 		}
 		c.skip()
 	}
-	return tools
 }
 
 // snake returns a field's name in snake case: googleSearch becomes google_search.

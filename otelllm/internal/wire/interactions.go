@@ -44,7 +44,8 @@ func betaInteractions(path string) bool {
 
 // ReadRequest implements [Protocol].
 func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+	var req Request
+	var tools offeredTools
 	var calls, outputs newestIDs
 	given, agent := false, false
 	c := cursor{b: body}
@@ -75,22 +76,21 @@ func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
 				given = c.filled()
 			}
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
+			for ok := tools.list(&c); ok; ok = c.element() {
 				switch typ := readType(&c); string(typ) {
 				case "function", "computer_use":
 				case "mcp_server":
-					req.ProviderTools = addTool(req.ProviderTools, []byte("mcp"))
+					tools.add([]byte("mcp"))
 				default:
-					req.ProviderTools = addTool(req.ProviderTools, typ)
+					tools.add(typ)
 				}
 			}
 		default:
 			c.skip()
 		}
 	}
-	if agent {
-		req.ProviderTools = nil // those of the agent
-	}
+	tools.hidden = tools.hidden || agent // those of the agent
+	req.ProviderTools = tools.shown()
 	req.HistoryOutputs = outputs.safe()
 	if req.PreviousID == "" {
 		req.HistoryCalls = calls.safe()

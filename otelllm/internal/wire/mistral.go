@@ -49,10 +49,8 @@ func mistralAt(path string) (p Protocol, sure bool) {
 
 // ReadRequest implements [Protocol].
 func (p mistralConversations) ReadRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}, ConversationID: p.conversation}
-	if p.conversation != "" {
-		req.ProviderTools = nil // those of the conversation
-	}
+	req := Request{ConversationID: p.conversation}
+	var tools offeredTools
 	var calls, outputs newestIDs
 	given, agent := false, false
 	c := cursor{b: body}
@@ -75,14 +73,13 @@ func (p mistralConversations) ReadRequest(body []byte) (Request, error) {
 				readMistralEntry(&c, &calls, &outputs)
 			}
 		case "tools":
-			req.ProviderTools = readOtherTools(&c, req.ProviderTools)
+			tools.addUnlessFunction(&c)
 		default:
 			c.skip()
 		}
 	}
-	if agent {
-		req.ProviderTools = nil // those of the agent
-	}
+	tools.hidden = tools.hidden || agent || p.conversation != "" // those of the agent, or of the conversation
+	req.ProviderTools = tools.shown()
 	req.HistoryOutputs = outputs.safe()
 	if p.conversation == "" {
 		req.HistoryCalls = calls.safe()

@@ -4,7 +4,8 @@ package wire
 // calls are optional: unless every call and every output has one, the history was not
 // observed, and HistoryCalls is nil.
 func readOllamaRequest(body []byte) (Request, error) {
-	req := Request{Stream: true, ProviderTools: []string{}}
+	req := Request{Stream: true}
+	var tools offeredTools
 	var calls, outputs newestIDs
 	observed := true
 	var messages, prompt, foreign bool
@@ -29,11 +30,12 @@ func readOllamaRequest(body []byte) (Request, error) {
 				observed, foreign = observed && all, foreign || other
 			}
 		case "tools":
-			req.ProviderTools = readOtherTools(&c, req.ProviderTools)
+			tools.addUnlessFunction(&c)
 		default:
 			c.skip()
 		}
 	}
+	req.ProviderTools = tools.shown()
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()

@@ -107,6 +107,6 @@ func TestOllamaRequest(t *testing.T) {
 		{"an output without an id", `{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_name":"f"}]}`, Request{Stream: true, HistoryOutputs: none}},
 		{"a history in tokens", `{"prompt":"x","context":[1,2]}`, Request{Stream: true, HistoryOutputs: none}},
 		{"no history in tokens", `{"prompt":"x","context":[]}`, Request{Stream: true, HistoryCalls: none, HistoryOutputs: none}},
-		{"tools", `{"tools":[{"type":"function","function":{"name":"f"}},{"type":"web_search"},{}]}`, Request{Stream: true, ProviderTools: []string{"web_search"}, HistoryCalls: none, HistoryOutputs: none}},
+		{"tools", `{"tools":[{"type":"function","function":{"name":"f"}},{"type":"web_search"}]}`, Request{Stream: true, ProviderTools: []string{"web_search"}, HistoryCalls: none, HistoryOutputs: none}},
 	})
 }

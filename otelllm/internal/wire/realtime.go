@@ -160,9 +160,9 @@ func (r *Realtime) Sent(p []byte) Frame {
 	}
 	switch string(ev.typ) {
 	case "response.create":
-		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: ev.tools}
-		if f.ProviderTools == nil {
-			f.ProviderTools = r.tools
+		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: r.tools}
+		if ev.hasTools {
+			f.ProviderTools = ev.tools.shown()
 		}
 		return f
 	case "response.cancel":
@@ -181,8 +181,8 @@ func (r *Realtime) Sent(p []byte) Frame {
 
 // setSession handles a session event.
 func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
-	if ev.tools != nil {
-		r.tools = ev.tools
+	if ev.hasTools {
+		r.tools = ev.tools.shown()
 	}
 	if len(ev.model) == 0 || r.serverModel && !server {
 		return
@@ -291,7 +291,8 @@ type realtimeEvent struct {
 
 	eventID, responseID []byte
 	model               []byte   // of the session
-	tools               []string // of the session or of the response, copied; nil: there are none
+	tools               offeredTools // of the session or of the response
+	hasTools            bool
 }
 
 // read parses a frame. It reads the event_id, which differs in every frame, only of sent
@@ -355,8 +356,6 @@ func (ev *realtimeEvent) readTools(c *cursor) {
 		c.skip() // null: it has no effect
 		return
 	}
-	ev.tools = []string{}
-	for ok := c.array(); ok; ok = c.element() {
-		ev.tools = addTool(ev.tools, readResponsesTool(c))
-	}
+	ev.hasTools = true
+	ev.tools.addResponses(c)
 }

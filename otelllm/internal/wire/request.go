@@ -75,22 +75,69 @@ func readTypeAndIDs(c *cursor, call, output string) (typ, callID, outputID []byt
 	return typ, callID, outputID
 }
 
-// readOtherTools reads a list of offered tools, and adds the types of those that are no
-// functions of the application.
-func readOtherTools(c *cursor, tools []string) []string {
-	for ok := c.array(); ok; ok = c.element() {
-		if typ := readType(c); string(typ) != "function" {
-			tools = addTool(tools, typ)
-		}
-	}
-	return tools
+// offeredTools are the provider-executed tools that a request offers.
+type offeredTools struct {
+	names  []string
+	hidden bool // there may be others, which the request does not show
 }
 
-// addTool adds the type of an offered provider-executed tool unless it is in the list.
-func addTool(tools []string, name []byte) []string {
+// list enters the list of tools of a request.
+func (o *offeredTools) list(c *cursor) bool {
+	b := c.peek()
+	o.hidden = o.hidden || b != '[' && b != 'n'
+	return c.array()
+}
+
+// add adds a tool, unless it is among them. One without a name may be any.
+func (o *offeredTools) add(name []byte) {
 	safe := safeName(name)
-	if safe == "" || len(tools) == MaxIDs || slices.Contains(tools, safe) {
-		return tools
+	switch {
+	case safe == "":
+		o.hidden = true
+	case len(o.names) < MaxIDs && !slices.Contains(o.names, safe):
+		o.names = append(o.names, safe)
 	}
-	return append(tools, safe)
+}
+
+// addUnlessFunction reads a list of tools, and adds those that are no functions of the
+// application.
+func (o *offeredTools) addUnlessFunction(c *cursor) {
+	for ok := o.list(c); ok; ok = c.element() {
+		if typ := readToolType(c); string(typ) != "function" {
+			o.add(typ)
+		}
+	}
+}
+
+// readToolType reads the type of a tool of Chat Completions and the like. Many servers take
+// functions without one.
+func readToolType(c *cursor) (typ []byte) {
+	function := false
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			typ = c.str()
+		case "function":
+			function = c.peek() == '{'
+			c.skip()
+		default:
+			c.skipUnknown(key)
+		}
+	}
+	if len(typ) == 0 && function {
+		typ = []byte("function")
+	}
+	return typ
+}
+
+// shown returns the names, for [Request.ProviderTools].
+func (o *offeredTools) shown() []string {
+	switch {
+	case o.hidden:
+		return nil
+	case o.names == nil:
+		return []string{}
+	default:
+		return o.names
+	}
 }

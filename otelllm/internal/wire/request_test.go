@@ -41,6 +41,8 @@ const hidden = "?"
 func TestHiddenTools(t *testing.T) {
 	tools := []string{hidden}
 	chat := Request{HistoryCalls: none, HistoryOutputs: none}
+	hiding := chat
+	hiding.ProviderTools = tools
 	compound := func(model string) Request {
 		r := chat
 		r.Model, r.ProviderTools = model, tools
@@ -52,6 +54,42 @@ func TestHiddenTools(t *testing.T) {
 		{"the first one", `{"model":"compound-beta","tools":[{"type":"web_search"}]}`, compound("compound-beta")},
 		{"another model", `{"model":"compounds"}`, Request{Model: "compounds", HistoryCalls: none, HistoryOutputs: none}},
 		{"deferred", `{"deferred":true}`, Request{Background: true, HistoryCalls: none, HistoryOutputs: none}},
+	})
+	runRequestTests(t, openAIChat{host: providerMistral}, []requestTest{
+		{"an agent", `{"agent_id":"ag_1","messages":[],"tools":[{"type":"web_search"}]}`, hiding},
+		{"no agent", `{"agent_id":"","tools":[{"type":"function"},{"function":{"name":"f"}}]}`, chat},
+	})
+	runRequestTests(t, openAIChat{}, []requestTest{
+		{"a tool without a type", `{"tools":[{"type":"function"},{"google_search":{}}]}`, hiding},
+		{"a tool whose type is no text", `{"tools":[{"type":7}]}`, hiding},
+		{"a tool that is no object", `{"tools":["web_search"]}`, hiding},
+		{"tools that are no list", `{"tools":{"google_search":{}}}`, hiding},
+	})
+	runRequestTests(t, cohereChat{}, []requestTest{{"a tool without a type", `{"tools":[{"google_search":{}}]}`, hiding}})
+	runRequestTests(t, openAIResponses{}, []requestTest{
+		{"a tool without a type", `{"tools":[{"type":"web_search"},{"google_search":{}}]}`, hiding},
+		{"a shell without an environment", `{"tools":[{"type":"shell"}]}`, chat},
+	})
+	runRequestTests(t, geminiInteractions{}, []requestTest{{"a tool without a type", `{"tools":[{"google_search":{}}]}`, hiding}})
+	runRequestTests(t, mistralConversations{}, []requestTest{{"a tool without a type", `{"tools":[{"web_search":{}}]}`, hiding}})
+	runRequestTests(t, mistralConversations{conversation: "conv_1"}, []requestTest{
+		{"a conversation that has tools of its own", `{"tools":[{"type":"web_search"}]}`, Request{ConversationID: "conv_1", ProviderTools: tools, HistoryOutputs: none}},
+	})
+	runRequestTests(t, ollama{}, []requestTest{
+		{"a tool without a type", `{"stream":false,"tools":[{"web_search":{}}]}`, hiding},
+		{"a function without a type", `{"stream":false,"tools":[{"function":{"name":"f"}}]}`, chat},
+	})
+	runRequestTests(t, anthropicMessages{}, []requestTest{
+		{"tools that are no list", `{"tools":{"name":"f"}}`, hiding},
+		{"a tool without a type", `{"tools":[{"name":"f","input_schema":{}}]}`, chat},
+	})
+	runRequestTests(t, gemini{}, []requestTest{
+		{"tools that are no list", `{"tools":{"googleSearch":{}}}`, Request{StreamUnknown: true, ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
+	})
+	runRequestTests(t, bedrockConverse{}, []requestTest{
+		{"an unknown tool", `{"toolConfig":{"tools":[{"toolSpec":{"name":"f"}},{"serverTool":{"name":"g"}}]}}`, Request{StreamUnknown: true, ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
+		{"a tool without a name", `{"toolConfig":{"tools":[{"systemTool":{}}]}}`, Request{StreamUnknown: true, ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
+		{"a cache point", `{"toolConfig":{"tools":[{"toolSpec":{"name":"f"}},{"cachePoint":{"type":"default"}}],"toolChoice":{}}}`, Request{StreamUnknown: true, HistoryCalls: none, HistoryOutputs: none}},
 	})
 	runRequestTests(t, openAIResponses{}, []requestTest{
 		{"a stored prompt", `{"prompt":{"id":"pmpt_1"},"tools":[{"type":"web_search"}]}`, Request{ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
@@ -82,7 +120,7 @@ func TestChatRequest(t *testing.T) {
 		{"a call with an empty id", `{"messages":[{"tool_calls":[{"id":"a"},{"id":""}]},{"role":"tool","tool_call_id":"a"}]}`, Request{HistoryOutputs: []string{"a"}}},
 		{"a call with a number", `{"messages":[{"tool_calls":[{"id":7}]}]}`, Request{HistoryOutputs: none}},
 		{"an output without an id", `{"messages":[{"tool_calls":[{"id":"a"}]},{"role":"tool","content":"done"}]}`, Request{HistoryOutputs: none}},
-		{"provider's tools", `{"web_search_options":{},"tools":[{"type":"function","function":{"name":"f"}},{"type":"custom"},{"type":"browser_search"},{"type":"browser_search"},{"type":"my tool"},{}]}`, Request{ProviderTools: []string{"web_search", "browser_search", "redacted"}, HistoryCalls: none, HistoryOutputs: none}},
+		{"provider's tools", `{"web_search_options":{},"tools":[{"type":"function","function":{"name":"f"}},{"type":"custom"},{"type":"browser_search"},{"type":"browser_search"},{"type":"my tool"}]}`, Request{ProviderTools: []string{"web_search", "browser_search", "redacted"}, HistoryCalls: none, HistoryOutputs: none}},
 		{"no web search", `{"web_search_options":null,"tools":null}`, Request{HistoryCalls: none, HistoryOutputs: none}},
 	})
 }

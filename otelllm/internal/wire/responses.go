@@ -27,11 +27,7 @@ var responsesDecoders decoders[responsesReader, *responsesReader]
 
 func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
 
-func (p openAIResponses) ReadRequest(b []byte) (Request, error) {
-	req, err := readResponsesRequest(b)
-	req.IsCall = req.IsCall || p.compacts && req.Model != "" && req.PreviousID != ""
-	return req, err
-}
+func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
 
 // responsesAt matches …/responses and …/responses/compact. Under /openai/ (Azure) the path
 // is proof; elsewhere it may be that of a survey.

@@ -4,8 +4,9 @@ import "bytes"
 
 // readResponsesRequest reads a request of the Responses API.
 func readResponsesRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+	var req Request
 	var calls, outputs newestIDs
+	var tools offeredTools
 	elsewhere := false // part of the history is on the server
 	referred := false  // by a reference to one of its items
 	var given, stored bool
@@ -44,16 +45,13 @@ func readResponsesRequest(body []byte) (Request, error) {
 				}
 			}
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
-				req.ProviderTools = addTool(req.ProviderTools, readResponsesTool(&c))
-			}
+			tools.addResponses(&c)
 		default:
 			c.skip()
 		}
 	}
-	if stored {
-		req.ProviderTools = nil // the stored prompt may offer more tools than the request
-	}
+	tools.hidden = tools.hidden || stored // the stored prompt may offer more
+	req.ProviderTools = tools.shown()
 	req.HistoryOutputs = outputs.safe()
 	switch {
 	case !elsewhere:
@@ -116,9 +114,19 @@ func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
 	return false
 }
 
-// readResponsesTool reads an offered tool and returns the name under which it is recorded;
-// nil for tools that the application executes.
-func readResponsesTool(c *cursor) []byte {
+// addResponses reads a list of tools of the Responses API, and adds those that the provider
+// executes.
+func (o *offeredTools) addResponses(c *cursor) {
+	for ok := o.list(c); ok; ok = c.element() {
+		if name, byProvider := readResponsesTool(c); byProvider {
+			o.add(name)
+		}
+	}
+}
+
+// readResponsesTool reads an offered tool and returns the name under which it is recorded,
+// and whether the provider may execute it.
+func readResponsesTool(c *cursor) (name []byte, byProvider bool) {
 	var typ, execution, environment []byte
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -134,17 +142,15 @@ func readResponsesTool(c *cursor) []byte {
 	}
 	switch string(typ) {
 	case "function", "custom", "namespace", "computer", "computer_use_preview", "local_shell", "apply_patch":
-		return nil
+		return nil, false
 	case "shell":
-		if !bytes.HasPrefix(environment, []byte("container")) {
-			return nil
-		}
+		byProvider = bytes.HasPrefix(environment, []byte("container"))
 	case "tool_search":
-		if string(execution) == "client" {
-			return nil
-		}
+		byProvider = string(execution) != "client"
+	default:
+		byProvider = true
 	}
-	return unversioned(typ)
+	return unversioned(typ), byProvider
 }
 
 // unversioned returns the name of a tool without the date or stage of its version:
