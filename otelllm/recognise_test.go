@@ -114,7 +114,7 @@ func TestKnownHosts(t *testing.T) {
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+responsesPath, http.NoBody)
 		require.NoError(t, err)
-		_, sure, ok := (&httpcall.Recogniser{}).Recognise(req)
+		_, sure, ok := (&httpcall.Recogniser{}).Recognise(httpcall.NewPreview(req))
 		assert.True(t, ok, host)
 		assert.Equal(t, want, sure, host)
 	}
@@ -129,7 +129,7 @@ func TestPathsOfSeveralProviders(t *testing.T) {
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, http.NoBody)
 		require.NoError(t, err)
-		_, sure, ok := (&httpcall.Recogniser{}).Recognise(req)
+		_, sure, ok := (&httpcall.Recogniser{}).Recognise(httpcall.NewPreview(req))
 		assert.True(t, ok, target)
 		assert.Equal(t, want, sure, target)
 	}
@@ -271,7 +271,7 @@ func TestPathOrName(t *testing.T) {
 				req.Header.Set(tt.header, "1")
 			}
 			c := configure(global, []TransportOption{WithProtocol(Protocol(tt.named))}, TransportOption.applyTransport)
-			p, sure, ok := c.recogniser.Recognise(req)
+			p, sure, ok := c.recogniser.Recognise(httpcall.NewPreview(req))
 			require.True(t, ok)
 			assert.True(t, sure, "the protocol is certain")
 			assert.Equal(t, tt.want, p.Name())
@@ -281,7 +281,7 @@ func TestPathOrName(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gw/v1/responses", strings.NewReader("--x--"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary=x")
-	p, sure, ok := c.recogniser.Recognise(req)
+	p, sure, ok := c.recogniser.Recognise(httpcall.NewPreview(req))
 	assert.True(t, ok)
 	assert.False(t, sure)
 	assert.Equal(t, "openai_responses", p.Name(), "the path decides for an upload")

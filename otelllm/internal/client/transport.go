@@ -96,17 +96,19 @@ func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt)
 			telemetry.ReportPanic(p)
 		}
 	}()
-	protocol, sure, ok := t.Config.Recogniser.Recognise(req)
+	preview := httpcall.NewPreview(req)
+	defer preview.Close()
+	protocol, sure, ok := t.Config.Recogniser.Recognise(preview)
 	if !ok || req.Context().Value(attemptKey{}) != nil {
 		return nil, nil
 	}
-	return t.begin(req.Context(), req, protocol, sure)
+	return t.begin(req.Context(), req, preview, protocol, sure)
 }
 
 // begin starts the attempt, and returns it with the context that holds its span.
 // Without an attempt nothing is recorded, or it is no model call; the context is nil
 // if it would hold nothing new. Sure: the path proves that it is one.
-func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol, sure bool) (context.Context, *attempt) {
+func (t *Transport) begin(caller context.Context, req *http.Request, preview *httpcall.Preview, protocol wire.Protocol, sure bool) (context.Context, *attempt) {
 	start := time.Now()
 	c := &t.Config
 	run := agentrun.Of(caller)
@@ -120,11 +122,11 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if !sure && !judged && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.Record.Meters.Enabled(caller) {
 		return nil, nil // not worth the reading of a body
 	}
-	read, early := false, judged || parent.IsSampled() || !sure
-	if early {
+	read, beforeSpan := false, judged || parent.IsSampled() || !sure
+	if beforeSpan {
 		// Before the span starts, so that samplers see the model. If the parent is
 		// not sampled this will hardly be: then the body is not even looked at.
-		contents, read = httpcall.ReadInMemory(req, protocol)
+		contents, read = preview.Contents(protocol)
 		if !sure && !httpcall.IsCall(req, &contents) {
 			return nil, nil
 		}
@@ -144,14 +146,14 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 			t.Resume(resumed)
 			return true
 		})
-	case httpcall.InMemory(req):
-		member = c.Inferred.Begin(caller, start, req.Header, func(read func([]byte)) { httpcall.BodyInMemory(req, read) })
+	case preview.Present():
+		member = c.Inferred.Begin(caller, start, req.Header, func(read func([]byte)) { preview.Read(read) })
 	}
 	if member.Recorded() {
 		member.Run().Identify(&id)
-		if !early {
-			contents, read = httpcall.ReadInMemory(req, protocol)
-			early = true
+		if !beforeSpan {
+			contents, read = preview.Contents(protocol)
+			beforeSpan = true
 		}
 	}
 	record.FillIdentity(&id, &contents)
@@ -163,15 +165,15 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		}
 		return ctx, nil
 	}
-	if !early {
-		contents, read = httpcall.ReadInMemory(req, protocol)
+	if !beforeSpan {
+		contents, read = preview.Contents(protocol)
 		record.FillIdentity(&id, &contents)
 	}
 
 	a := &attempt{config: c, served: served}
 	a.trace.Init(req.URL, time.Now)
 	a.rec.Init(caller, &c.Record, span, &id, start)
-	a.rec.SetProtocol(protocol, !early)
+	a.rec.SetProtocol(protocol, !beforeSpan)
 	f := a.rec.Facts()
 	f.Attempt = httpcall.Attempt(req.Header)
 	record.FillFacts(f, &contents)

@@ -69,15 +69,21 @@ func (h *Handler) prepare(r *http.Request) (ctx context.Context, s *Request) {
 			telemetry.ReportPanic(p)
 		}
 	}()
-	protocol, sure, ok := h.Config.Recogniser.Recognise(r)
+	preview := httpcall.NewPreview(r)
+	defer preview.Close()
+	protocol, sure, ok := h.Config.Recogniser.Recognise(preview)
 	if !ok || !sure && !httpcall.JSON(r) {
 		return nil, nil
 	}
-	return h.begin(r.Context(), r, protocol, sure)
+	var contents httpcall.Contents // of a request that has no body
+	if r.Body == nil || r.Body == http.NoBody || wire.Resumed(protocol) != "" {
+		contents, _ = preview.Contents(protocol)
+	}
+	return h.begin(r.Context(), r, &contents, protocol, sure)
 }
 
 // begin starts the span of a served request. The Request is nil if nothing records it.
-func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol, sure bool) (context.Context, *Request) {
+func (h *Handler) begin(caller context.Context, r *http.Request, contents *httpcall.Contents, protocol wire.Protocol, sure bool) (context.Context, *Request) {
 	start := time.Now()
 	c := &h.Config
 	ctx := caller
@@ -95,6 +101,7 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	target := &url.URL{Scheme: scheme, Host: r.Host}
 	id := c.Recogniser.Identify(protocol, target)
 	agentrun.Of(ctx).Identify(&id)
+	record.FillIdentity(&id, contents)
 	parent := ctx
 	ctx, span := record.StartSpan(ctx, c.TracerProvider, record.ServerKind, &id, start)
 	if !span.IsRecording() {
@@ -104,8 +111,10 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	s := &Request{}
 	s.rec.Init(caller, &c.Record, span, &id, start)
 	s.rec.SetProtocol(protocol, false)
-	s.rec.Facts().Attempt = httpcall.Attempt(r.Header)
-	if r.Body != nil && r.Body != http.NoBody {
+	f := s.rec.Facts()
+	f.Attempt = httpcall.Attempt(r.Header)
+	record.FillFacts(f, contents)
+	if wire.Resumed(protocol) == "" && r.Body != nil && r.Body != http.NoBody {
 		s.body = httpcall.NewBody(r.Body, httpcall.BodyConfig{
 			Protocol:    protocol,
 			Alternative: c.Recogniser.Alternative(r, protocol),

@@ -1,11 +1,8 @@
 package httpcall
 
 import (
-	"bytes"
 	"io"
 	"net/http"
-	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,130 +52,6 @@ func StreamsByPath(p wire.Protocol) bool {
 }
 
 var saysNoStream = []byte(`{"stream":false}`)
-
-// ReadInMemory reads the body of a request before it is sent, if it lies in memory: if
-// http.NewRequest made it of a bytes.Reader, bytes.Buffer or strings.Reader, in the wrapper
-// of an SDK or not. It reports false if the body has to be read as it is sent. It leaves
-// req.Body unchanged and never calls GetBody, which belongs to the application, may be slow,
-// and may rewind the very reader that is about to be sent.
-func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
-	if wire.Resumed(p) != "" {
-		return Contents{Stream: classify.Yes}, true
-	}
-	if req.Body == nil || req.Body == http.NoBody {
-		return Contents{}, true
-	}
-	body, ok := inMemory(req.Body)
-	if !ok || len(body) > maxRequest {
-		return Contents{}, ok
-	}
-	name, _ := encoding(req.Header)
-	readPlain(name, body, func(plain []byte) { c = Parse(p, plain) })
-	return c, true
-}
-
-// readPlain calls read with a body, as it is without its encoding. It reports false if it
-// cannot be decoded.
-func readPlain(encoding string, body []byte, read func(plain []byte)) bool {
-	if encoding == "" {
-		read(body)
-		return true
-	}
-	return decoded(encoding, body, maxDecoding, read)
-}
-
-// InMemory reports whether the body of req lies in memory, as [ReadInMemory] reads it.
-func InMemory(req *http.Request) bool { return len(inMemoryOf(req)) > 0 }
-
-// BodyInMemory calls read with the body of a request that lies in memory, as [ReadInMemory]
-// reads it. Read must neither keep nor change it. It reports false if there is no such
-// body, or if it cannot be decoded.
-func BodyInMemory(req *http.Request, read func(body []byte)) bool {
-	body := inMemoryOf(req)
-	if body == nil {
-		return false
-	}
-	name, readable := encoding(req.Header)
-	return readable && readPlain(name, body, read)
-}
-
-// inMemoryOf returns the body of a request that lies in memory, encoded or not, or nil.
-func inMemoryOf(req *http.Request) []byte {
-	if req.Body == nil || req.Body == http.NoBody {
-		return nil
-	}
-	body, _ := inMemory(req.Body)
-	if len(body) > maxRequest {
-		return nil
-	}
-	return body
-}
-
-// inMemory returns the unread part of a body that lies in memory, in place: the caller must
-// neither keep nor change it.
-func inMemory(body io.ReadCloser) ([]byte, bool) {
-	var here lent
-	switch r := unwrapped(belowClose(body)).(type) {
-	case *bytes.Buffer:
-		return r.Bytes(), true
-	case *bytes.Reader:
-		again := *r
-		_, _ = again.WriteTo(&here)
-	case *strings.Reader:
-		again := *r
-		_, _ = again.WriteTo(&here)
-	default:
-		return nil, false
-	}
-	return here, true
-}
-
-// belowClose returns the body below the wrapper of openai-go and other SDKs by the same
-// generator, which changes Close alone. Otherwise it returns body.
-func belowClose(body io.ReadCloser) io.ReadCloser {
-	v := reflect.ValueOf(body)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return body
-	}
-	v = v.Elem()
-	if t := v.Type(); t.Name() != "closeOnceReadCloser" || !strings.HasSuffix(t.PkgPath(), "/internal/requestconfig") {
-		return body
-	}
-	if f := v.FieldByName("ReadCloser"); f.IsValid() && f.CanInterface() {
-		if below, ok := reflect.TypeAssert[io.ReadCloser](f); ok {
-			return below
-		}
-	}
-	return body
-}
-
-// unwrapped returns what io.NopCloser has wrapped, or nil.
-func unwrapped(body io.ReadCloser) any {
-	t := reflect.TypeOf(body)
-	if t.PkgPath() != "io" || t.Kind() != reflect.Struct || t.NumField() != 1 || t.Field(0).Name != "Reader" {
-		return nil
-	}
-	return reflect.ValueOf(body).Field(0).Interface()
-}
-
-// lent takes what a reader in memory writes, in one piece and without a copy.
-type lent []byte
-
-// Write implements io.Writer. It keeps p, which belongs to the reader.
-func (l *lent) Write(p []byte) (int, error) {
-	*l = p
-	return len(p), nil
-}
-
-// Misdeclared reports whether the body of req lies in memory and is not as long as req
-// claims.
-func Misdeclared(req *http.Request) bool {
-	if req.Body == nil || req.ContentLength <= 0 {
-		return false
-	}
-	body, ok := inMemory(req.Body)
-	return ok && int64(len(body)) != req.ContentLength
-}
 
 // Body is the body of a request that does not lie in memory. It passes on what is read and
 // keeps a bounded copy until the body is whole. The methods that report what was read do
@@ -273,15 +146,21 @@ func (b *Body) saw(try int, p []byte, err error) {
 	if body == nil || !b.readable {
 		return
 	}
-	readPlain(b.encoding, body, func(plain []byte) {
-		whole, streams := b.parse(try, plain)
-		if whole && b.OnRead != nil {
-			b.OnRead(plain)
+	if b.encoding != "" {
+		d := decode(b.encoding, body, maxDecoding)
+		if d == nil {
+			return
 		}
-		if streams && b.OnStream != nil {
-			b.OnStream(time.Now())
-		}
-	})
+		defer d.release()
+		body = d.plain
+	}
+	whole, streams := b.parse(body)
+	if whole && b.OnRead != nil {
+		b.OnRead(body)
+	}
+	if streams && b.OnStream != nil {
+		b.OnStream(time.Now())
+	}
 }
 
 // keep returns the body once it is whole, as it was sent. It is never nil then.
@@ -322,13 +201,10 @@ func (b *Body) keep(try int, p []byte, err error) (body []byte) {
 }
 
 // parse reads a body that is whole. It returns whether it is for OnRead, and whether it asks
-// for a stream.
-func (b *Body) parse(try int, body []byte) (whole, streams bool) {
+// for a stream. By now the request may be sent once more: its body is the same.
+func (b *Body) parse(body []byte) (whole, streams bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if try != b.tries {
-		return false, false
-	}
 	b.contents = Parse(b.Protocol, body)
 	if b.Alternative != nil && !b.contents.IsCall {
 		if other := Parse(b.Alternative, body); other.IsCall {

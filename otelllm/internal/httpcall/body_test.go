@@ -18,24 +18,24 @@ const historyBody = `{"model":"gpt-5","stream":true,"messages":[
 	{"role":"tool","tool_call_id":"call_1","content":"secret"}]}`
 
 // A body in memory is read without a copy.
-func TestReadInMemoryDoesNotCopy(t *testing.T) {
+func TestPreviewDoesNotCopy(t *testing.T) {
 	protocol, _ := wire.ByName("openai_chat")
 	body := []byte(strings.Replace(historyBody, "secret", strings.Repeat("s", 1<<20), 1))
 	req, err := http.NewRequest(http.MethodPost, "http://x/v1/chat/completions", bytes.NewReader(body))
 	require.NoError(t, err)
-	contents, ok := ReadInMemory(req, protocol)
+	contents, ok := NewPreview(req).Contents(protocol)
 	require.True(t, ok)
 	assert.Equal(t, "gpt-5", contents.Model)
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _ = ReadInMemory(req, protocol)
+			_, _ = NewPreview(req).Contents(protocol)
 		}
 	}).AllocedBytesPerOp()
 	assert.Less(t, allocated, int64(64<<10), "bytes allocated for a body of 1 MB")
-	left, err := io.ReadAll(req.Body)
+	sent, err := io.ReadAll(req.Body)
 	require.NoError(t, err)
-	assert.Equal(t, body, left, "the body itself is unchanged")
+	assert.Equal(t, body, sent, "the body itself is unchanged")
 }
 
 // TestNextTryCountsAlone checks that bytes that are still read from the body of an earlier try
@@ -59,6 +59,18 @@ func TestNextTryCountsAlone(t *testing.T) {
 	assert.Nil(t, body.TrackGetBody(nil), "a request without GetBody gets none")
 	_, err = body.TrackGetBody(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()
 	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// TestNextTryWhileParsing checks that a request that is sent once more keeps what its body says, if the body had been
+// sent whole and was just being read.
+func TestNextTryWhileParsing(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	body := NewBody(io.NopCloser(strings.NewReader("")), BodyConfig{Protocol: protocol})
+	whole := body.keep(0, []byte(historyBody), io.EOF)
+	_, err := body.TrackGetBody(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(historyBody)), nil })()
+	require.NoError(t, err)
+	body.parse(whole)
+	assert.Equal(t, []string{"call_1", "call_2"}, body.Contents().HistoryCalls)
 }
 
 // A transport may go on reading the request after it has answered.

@@ -17,11 +17,14 @@ import (
 )
 
 const (
-	// MaxDecoded bounds what is read of a compressed body, in bytes.
-	MaxDecoded = MaxCopy
-	// maxDecoding bounds the time that decoding one body, or waiting for that, may take. An
-	// honest body of MaxDecoded bytes takes about a fifth of it.
+	// maxDecoded bounds what is read of a compressed body, in bytes.
+	maxDecoded = MaxCopy
+	// maxDecoding bounds the time that decoding one body may take. An honest body of
+	// maxDecoded bytes takes about a fifth of it.
 	maxDecoding = 250 * time.Millisecond
+	// maxWait bounds the time that a body waits for others to be read, before it is given
+	// up. Most take less than a millisecond.
+	maxWait = 10 * time.Millisecond
 	// maxWindow bounds how far back a zstd body may refer: RFC 9659 bounds it so for HTTP.
 	maxWindow = 8 << 20
 )
@@ -54,78 +57,103 @@ var decompressors = map[string]func(io.Reader) (io.Reader, error){
 	"zstd": func(r io.Reader) (io.Reader, error) {
 		// With a concurrency of 1 it has no goroutines, and needs no Close.
 		return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(MaxDecoded), zstd.WithDecoderMaxWindow(maxWindow))
+			zstd.WithDecoderMaxMemory(maxDecoded), zstd.WithDecoderMaxWindow(maxWindow))
 	},
 }
 
-// decoding bounds the bodies that are decoded at the same time, and with them the memory
-// that this takes: about 16 MiB each at worst.
-var decoding = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
+// decoding bounds the bodies that are decoded or read at the same time, and with them the
+// memory and the processor time that this takes: at most half of the processors, but at least
+// one. A body takes at most 28 MiB: maxDecoded and, while its buffer grows, half of
+// that again, and the window of the decompressor, of which brotli has the largest with 16 MiB.
+var decoding = make(chan struct{}, min(4, max(1, runtime.GOMAXPROCS(0)/2)))
 
-var (
-	errTooLong = errors.New("httpcall: the decoded body is too long")
-	errTooSlow = errors.New("httpcall: decoding the body takes too long")
-)
-
-// decoded calls read with what is compressed in body, if that is not too much and takes no
-// longer than limit. Read may not keep it. It reports false if read was not called. The body
-// may be anything, so a panic of a decoder is contained.
-func decoded(encoding string, body []byte, limit time.Duration, read func(plain []byte)) (ok bool) {
-	open := decompressors[encoding]
-	if open == nil {
-		return false
-	}
-	deadline := time.Now().Add(limit)
-	select {
-	case decoding <- struct{}{}:
-	default:
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		select {
-		case decoding <- struct{}{}:
-		case <-timer.C:
-			return false
-		}
-	}
-	plain := plainBuffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // the pool holds nothing else
-	plain.Reset()
-	err := decompress(open, body, plain, deadline)
-	<-decoding
-	if err == nil {
-		read(plain.Bytes())
-		ok = true
-	}
-	if plain.Cap() <= maxKeptBuffer {
-		clear(plain.Bytes()[:plain.Len()]) // no content is kept
-		plainBuffers.Put(plain)
-	}
-	return ok
-}
+// decoded is a body without its encoding. It has one of the places of decoding until it is
+// released.
+type decoded struct{ plain []byte }
 
 // maxKeptBuffer bounds a buffer that is used again, in bytes.
 const maxKeptBuffer = 1 << 20
 
-var plainBuffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+var unused = sync.Pool{New: func() any { return &decoded{} }}
 
-// decompress writes to plain what is compressed in body.
-func decompress(open func(io.Reader) (io.Reader, error), body []byte, plain *bytes.Buffer, deadline time.Time) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errUndecodable
-		}
-	}()
-	r, err := open(&timed{bytes.NewReader(body), deadline})
-	if err != nil {
-		return err
+// release makes room for another body. A nil *decoded has none.
+func (d *decoded) release() {
+	if d == nil {
+		return
 	}
-	n, err := io.Copy(plain, &timed{io.LimitReader(r, MaxDecoded+1), deadline})
-	if err == nil && n > MaxDecoded {
-		return errTooLong
+	clear(d.plain) // no content is kept
+	if d.plain = d.plain[:0]; cap(d.plain) <= maxKeptBuffer {
+		unused.Put(d)
 	}
-	return err
+	<-decoding
 }
 
-var errUndecodable = errors.New("httpcall: the body cannot be decoded")
+// decode returns what is compressed in body, if that is not too much, takes no longer than
+// limit, and there is a place for it. Otherwise it returns nil.
+func decode(encoding string, body []byte, limit time.Duration) *decoded {
+	open := decompressors[encoding]
+	if open == nil || !begin() {
+		return nil
+	}
+	d := unused.Get().(*decoded) //nolint:forcetypeassert // the pool holds nothing else
+	if !d.decompress(open, body, time.Now().Add(limit)) {
+		d.release()
+		return nil
+	}
+	return d
+}
+
+// begin takes one of the places of decoding. It reports false if none becomes free.
+func begin() bool {
+	select {
+	case decoding <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
+	select {
+	case decoding <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// decompress reads what is compressed in body, and reports whether that is all of it. The
+// body may be anything, so a panic of a decompressor is contained.
+func (d *decoded) decompress(open func(io.Reader) (io.Reader, error), body []byte, deadline time.Time) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	from, err := open(&timed{bytes.NewReader(body), deadline})
+	if err != nil {
+		return false
+	}
+	from = &timed{from, deadline}
+	for len(d.plain) <= maxDecoded {
+		if len(d.plain) == cap(d.plain) {
+			d.grow()
+		}
+		n, err := from.Read(d.plain[len(d.plain):cap(d.plain)])
+		d.plain = d.plain[:len(d.plain)+n]
+		if err != nil {
+			return err == io.EOF && len(d.plain) <= maxDecoded //nolint:errorlint // decompressors return it bare
+		}
+	}
+	return false
+}
+
+// grow doubles the buffer, up to one byte more than is allowed.
+func (d *decoded) grow() {
+	size := max(64<<10, 2*cap(d.plain))
+	if size >= maxDecoded {
+		size = maxDecoded + 1
+	}
+	d.plain = append(make([]byte, 0, size), d.plain...)
+}
 
 // timed is a reader that fails after a time.
 type timed struct {
@@ -134,11 +162,13 @@ type timed struct {
 	deadline time.Time
 }
 
+var errStopped = errors.New("httpcall: decoding the body takes too long")
+
 // Read implements io.Reader. Small pieces make the time count also where little comes of
 // much, or much of little.
 func (r *timed) Read(p []byte) (int, error) {
 	if time.Now().After(r.deadline) {
-		return 0, errTooSlow
+		return 0, errStopped
 	}
 	return r.Reader.Read(p[:min(len(p), 64<<10)])
 }

@@ -42,24 +42,87 @@ func encoded(tb testing.TB, plain io.Reader) map[string][]byte {
 	return map[string][]byte{"gzip": gz.Bytes(), "x-gzip": gz.Bytes(), "deflate": zl.Bytes(), "br": br.Bytes(), "zstd": zs.Bytes()}
 }
 
-func TestDecoded(t *testing.T) {
-	for _, plain := range []string{"", "{}", historyBody, strings.Repeat(historyBody, MaxDecoded/len(historyBody))} {
+func TestDecode(t *testing.T) {
+	for _, plain := range []string{"", "{}", historyBody, strings.Repeat(historyBody, maxDecoded/len(historyBody)), strings.Repeat(" ", maxDecoded)} {
 		for name, body := range encoded(t, strings.NewReader(plain)) {
-			calls := 0
-			assert.True(t, decoded(name, body, time.Minute, func(b []byte) {
-				calls++
-				if plain != string(b) { // not assert.Equal: it would print megabytes
-					t.Errorf("%s: another body", name)
-				}
-			}), name)
-			assert.Equal(t, 1, calls, name)
+			d := decode(name, body, time.Minute)
+			require.NotNil(t, d, name)
+			if plain != string(d.plain) { // not assert.Equal: it would print megabytes
+				t.Errorf("%s: another body", name)
+			}
+			d.release()
 			if len(body) > 40 && len(plain) < 1000 {
-				assert.False(t, decoded(name, body[:len(body)/2], time.Minute, func([]byte) { t.Error(name) }), "%s, cut", name)
-				assert.False(t, decoded(name, append([]byte("garbage"), body...), time.Minute, func([]byte) { t.Error(name) }), "%s, garbage", name)
+				assert.Nil(t, decode(name, body[:len(body)/2], time.Minute), "%s, cut", name)
+				assert.Nil(t, decode(name, append([]byte("garbage"), body...), time.Minute), "%s, garbage", name)
 			}
 		}
 	}
-	assert.False(t, decoded("compress", []byte("x"), time.Minute, func([]byte) { t.Error("unknown") }))
+	assert.Nil(t, decode("compress", []byte("x"), time.Minute))
+	assert.Empty(t, decoding)
+}
+
+// TestDecodeOnce checks that the body of a request is decoded once, whoever asks for it, and that the place is free
+// after that.
+func TestDecodeOnce(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	other, _ := wire.ByName("openai_responses")
+	opened := 0
+	gunzip := decompressors["gzip"]
+	decompressors["gzip"] = func(r io.Reader) (io.Reader, error) {
+		opened++
+		return gunzip(r)
+	}
+	defer func() { decompressors["gzip"] = gunzip }()
+	req, err := http.NewRequest(http.MethodPost, "http://x/v1/responses", bytes.NewReader(encoded(t, strings.NewReader(historyBody))["gzip"]))
+	require.NoError(t, err)
+	req.Header.Set("Content-Encoding", "gzip")
+	req.Header.Set("Content-Type", "application/json")
+	preview := NewPreview(req)
+	p, _, ok := (&Recogniser{Protocol: protocol}).Recognise(preview)
+	assert.True(t, ok)
+	assert.Equal(t, protocol.Name(), p.Name(), "by the body")
+	for _, p := range []wire.Protocol{protocol, other, protocol} {
+		contents, ok := preview.Contents(p)
+		assert.True(t, ok && contents.Read)
+	}
+	assert.True(t, preview.Present())
+	assert.True(t, preview.Read(func(b []byte) { assert.JSONEq(t, historyBody, string(b)) }))
+	assert.Equal(t, 1, opened)
+	assert.Len(t, decoding, 1)
+	preview.Close()
+	preview.Close()
+	assert.Empty(t, decoding)
+	assert.False(t, preview.Read(func([]byte) { t.Error("closed") }))
+}
+
+// TestPreviewOfStream checks that a body that does not lie in memory is left to be read as it is sent.
+func TestPreviewOfStream(t *testing.T) {
+	for _, name := range []string{"", "gzip", "zstd"} {
+		req, err := http.NewRequest(http.MethodPost, "http://x/v1/chat/completions", io.MultiReader(strings.NewReader(historyBody)))
+		require.NoError(t, err)
+		req.Header.Set("Content-Encoding", name)
+		preview := NewPreview(req)
+		assert.False(t, preview.Present())
+		_, ok := preview.Contents(chatProtocol)
+		assert.False(t, ok, name)
+		preview.Close()
+	}
+}
+
+// TestNoPlace checks that a body is given up when all places stay taken.
+func TestNoPlace(t *testing.T) {
+	for range cap(decoding) {
+		decoding <- struct{}{}
+	}
+	body := encoded(t, strings.NewReader(historyBody))["zstd"]
+	assert.Nil(t, decode("zstd", body, time.Minute))
+	<-decoding
+	d := decode("zstd", body, time.Minute)
+	assert.NotNil(t, d)
+	d.release()
+	for range cap(decoding) - 1 {
+		<-decoding
+	}
 }
 
 // zeros are n zeros.
@@ -75,9 +138,15 @@ func (zeroReader) Read(p []byte) (int, error) {
 // TestBombs checks that a body which becomes huge costs bounded memory, is not read, and that its time is limited.
 func TestBombs(t *testing.T) {
 	// With the race detector buffers escape that are on the stack without it.
-	maxMiB := uint64(64 * race.Every(64))
-	bombs := encoded(t, zeros(4*MaxDecoded))
+	maxMiB := uint64(40 * race.Every(64))
+	bombs := encoded(t, zeros(4*maxDecoded))
 	bombs["br of much"] = bytes.Repeat(encoded(t, strings.NewReader(""))["br"], 1<<20)
+	var wide bytes.Buffer
+	widest := brotli.NewWriterOptions(&wide, brotli.WriterOptions{Quality: 5, LGWin: 24})
+	_, err := io.Copy(widest, zeros(4*maxDecoded))
+	require.NoError(t, err)
+	require.NoError(t, widest.Close())
+	bombs["br with the largest window"] = wide.Bytes()
 	// Empty members and frames: much input, and no output.
 	bombs["gzip of nothing"] = bytes.Repeat(encoded(t, strings.NewReader(""))["gzip"], MaxCopy/24)
 	bombs["zstd of nothing"] = bytes.Repeat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}, MaxCopy/9)
@@ -88,21 +157,25 @@ func TestBombs(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		decoded(encoding, body, time.Minute, func(plain []byte) { assert.Empty(t, plain, name) })
+		d := decode(encoding, body, time.Minute)
+		if d != nil {
+			assert.Empty(t, d.plain, name)
+			d.release()
+		}
 		runtime.ReadMemStats(&after)
 		allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
 		t.Logf("%s: %d bytes, %d MiB", name, len(body), allocated)
-		assert.False(t, decoded(encoding, body, time.Nanosecond, func([]byte) { t.Error(name) }), "%s: no time is left", name)
+		assert.Nil(t, decode(encoding, body, time.Nanosecond), "%s: no time is left", name)
 		assert.Less(t, allocated, maxMiB, "%s: MiB allocated", name)
 	}
 }
 
 // TestBombsAtOnce checks that many at the same time hold no more than a few.
 func TestBombsAtOnce(t *testing.T) {
-	bomb := encoded(t, zeros(2*MaxDecoded))["zstd"]
+	bomb := encoded(t, zeros(2*maxDecoded))["zstd"]
 	var all sync.WaitGroup
 	for range 32 {
-		all.Go(func() { decoded("zstd", bomb, time.Minute, func([]byte) { t.Error("a bomb was read") }) })
+		all.Go(func() { assert.Nil(t, decode("zstd", bomb, time.Minute)) })
 	}
 	all.Wait()
 	assert.Empty(t, decoding)
@@ -147,31 +220,34 @@ func TestEncodedBody(t *testing.T) {
 		req, err := http.NewRequest(http.MethodPost, "http://x/v1/chat/completions", bytes.NewReader(sent))
 		require.NoError(t, err)
 		req.Header.Set("Content-Encoding", name)
-		contents, ok := ReadInMemory(req, protocol)
+		preview := NewPreview(req)
+		contents, ok := preview.Contents(protocol)
 		assert.True(t, ok && contents.Read, name)
 		assert.Equal(t, "gpt-5", contents.Model, name)
-		assert.True(t, BodyInMemory(req, func(b []byte) { assert.JSONEq(t, historyBody, string(b)) }), name)
+		assert.True(t, preview.Read(func(b []byte) { assert.JSONEq(t, historyBody, string(b)) }), name)
+		preview.Close()
 		req.Header.Set("Content-Encoding", "gzip, gzip")
-		contents, ok = ReadInMemory(req, protocol)
+		preview = NewPreview(req)
+		contents, ok = preview.Contents(protocol)
 		assert.True(t, ok && !contents.Read, name)
-		assert.False(t, BodyInMemory(req, func([]byte) { t.Error(name) }))
+		assert.False(t, preview.Read(func([]byte) { t.Error(name) }))
 	}
 }
 
-func BenchmarkDecoded(b *testing.B) {
+func BenchmarkDecode(b *testing.B) {
 	body := strings.Repeat(strings.Replace(historyBody, "secret", "package main\nfunc main() { println(42) }\n", 1), 300)
 	for name, sent := range encoded(b, strings.NewReader(body)) {
 		b.Run(fmt.Sprintf("%s of %d KiB", name, len(body)>>10), func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				decoded(name, sent, time.Minute, func([]byte) {})
+				decode(name, sent, time.Minute).release()
 			}
 		})
 	}
 }
 
-func FuzzDecoded(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	names := []string{"gzip", "deflate", "br", "zstd"}
 	for name, body := range encoded(f, strings.NewReader(historyBody)) {
 		for i := range names {
@@ -183,10 +259,11 @@ func FuzzDecoded(f *testing.F) {
 	f.Add(uint8(3), []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xff, 0x01, 0x00, 0x00})
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
 		start := time.Now()
-		decoded(names[int(which)%len(names)], body, maxDecoding, func(plain []byte) {
-			assert.LessOrEqual(t, len(plain), MaxDecoded)
-			Parse(chatProtocol, plain)
-		})
+		if d := decode(names[int(which)%len(names)], body, maxDecoding); d != nil {
+			assert.LessOrEqual(t, len(d.plain), maxDecoded)
+			Parse(chatProtocol, d.plain)
+			d.release()
+		}
 		assert.Less(t, time.Since(start), 10*maxDecoding)
 	})
 }

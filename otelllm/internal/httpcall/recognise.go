@@ -143,7 +143,8 @@ func (c *Recogniser) Identify(protocol wire.Protocol, u *url.URL) spanfacts.Iden
 // host nor a header says more: then the body decides, where it can be read. The protocol
 // that the application has named counts unless the host or a header proves what the path
 // suggests: see between.
-func (c *Recogniser) Recognise(req *http.Request) (p wire.Protocol, sure, ok bool) {
+func (c *Recogniser) Recognise(preview *Preview) (p wire.Protocol, sure, ok bool) {
+	req := preview.req
 	if req.URL == nil {
 		return nil, false, false
 	}
@@ -161,17 +162,17 @@ func (c *Recogniser) Recognise(req *http.Request) (p wire.Protocol, sure, ok boo
 	case p.Name() == c.Protocol.Name(), proven(p, req):
 		return p, true, true
 	default:
-		return between(p, c.Protocol, sure, req), true, true
+		return between(p, c.Protocol, sure, preview), true, true
 	}
 }
 
 // between decides between the protocol that the path suggests and the one that was named:
 // by the body, if it is a call of one of them only, otherwise by the path if that is sure.
-func between(path, named wire.Protocol, sure bool, req *http.Request) wire.Protocol {
-	said, _ := ReadInMemory(req, path)
-	other, _ := ReadInMemory(req, named)
-	if said.IsCall != other.IsCall {
-		sure = said.IsCall
+func between(path, named wire.Protocol, sure bool, preview *Preview) wire.Protocol {
+	byPath, _ := preview.Contents(path)
+	byName, _ := preview.Contents(named)
+	if byPath.IsCall != byName.IsCall {
+		sure = byPath.IsCall
 	}
 	if sure {
 		return path

@@ -19,7 +19,7 @@ func TestProviderByHost(t *testing.T) {
 	} {
 		req, err := http.NewRequest(http.MethodPost, "https://x/v1/chat/completions", http.NoBody)
 		require.NoError(t, err)
-		protocol, _, ok := (&Recogniser{}).Recognise(req)
+		protocol, _, ok := (&Recogniser{}).Recognise(NewPreview(req))
 		require.True(t, ok)
 		assert.Equal(t, want, providerOf(host, protocol), host)
 	}
