@@ -78,6 +78,46 @@ func TestResumedStream(t *testing.T) {
 	}
 }
 
+// TestRestOfStream checks that the zeros of a resumed stream say nothing about what came before it: in a client,
+// and behind a gateway.
+func TestRestOfStream(t *testing.T) {
+	for _, rest := range []struct{ path, events string }{
+		{responsesPath + "/resp_68c1a0f2b3d4?stream=true&starting_after=4", sseOf(`{"type":"response.completed","response":{"id":"resp_68c1a0f2b3d4","status":"completed"}}`)},
+		{"/v1beta/interactions/v1_abc?stream=true&last_event_id=x", "event: interaction.completed\ndata: " + `{"event_type":"interaction.completed","interaction":{"id":"v1_abc","status":"completed"}}` + "\n\n"},
+	} {
+		for _, through := range []string{"transport", "handler"} {
+			t.Run(through+rest.path, func(t *testing.T) {
+				r := newRecorder(t)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, rest.events)
+				}))
+				defer server.Close()
+				with := New(WithTracerProvider(r), WithVerdicts())
+				target, client := watched(t, with, server.URL, through == "handler")
+				resp, err := client.Get(target + rest.path)
+				require.NoError(t, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				require.NoError(t, with.Shutdown(t.Context()))
+				var s span
+				for _, ended := range r.spans.Ended() {
+					if s = (span{ended}); strings.HasPrefix(s.Name(), "chat") || strings.HasPrefix(s.Name(), "generate_content") {
+						break
+					}
+				}
+				for key, want := range map[string]any{
+					"llm.stream.text_chunks": nil, "llm.stream.tool_calls": nil, "llm.stream.provider_tools_started": nil, "llm.stream.events": int64(1),
+					"llm.stream.end": "terminal_event", "llm.failure.class": nil, "error.type": nil, "llm.stream.unread": nil,
+					"llm.request.background": true, "gen_ai.request.stream": true,
+				} {
+					assert.Equal(t, want, s.get(attribute.Key(key)), key)
+				}
+			})
+		}
+	}
+}
+
 // TestNotResumed checks that other requests with such paths are left alone.
 func TestNotResumed(t *testing.T) {
 	r := newRecorder(t)

@@ -243,10 +243,10 @@ func (e *Ending) aborted() bool { return e.Abort.Source != semconv.AbortSourceUn
 
 func (e *Ending) timedOut() bool { return e.Watchdog.Kind != semconv.WatchdogKindUnset }
 
-// empty reports whether nothing of an answer came. An answer that was not read in whole is
-// not empty.
+// empty reports whether nothing of an answer came. An answer that was not read in whole,
+// or began in another stream, is not empty.
 func empty(st *wire.State) bool {
-	return !st.Unread && st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
+	return !st.Unread && !st.Resumed && st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
 }
 
 func inBody(c semconv.TransportCause) classify.Transport {

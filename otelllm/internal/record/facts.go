@@ -24,17 +24,19 @@ func applyError(f *spanfacts.Request, status int, e *wire.Error) {
 func fillState(f *spanfacts.Request, st *wire.State) {
 	f.Unread = f.Unread || st.Unread
 	f.Keepalives = st.Keepalives
-	seen := func(n int) classify.Count {
-		if n == 0 && st.Unread {
+	// counted returns a count. A zero is one only if everything was seen.
+	counted := func(n int, all bool) classify.Count {
+		if n == 0 && !all {
 			return 0
 		}
 		return classify.Counted(n)
 	}
-	f.Events = seen(st.Events)
-	f.Text, f.Reasoning = seen(st.TextChunks), seen(st.ReasoningChunks)
-	f.ToolInputsStarted, f.ToolInputsCompleted = seen(st.ToolInputsStarted), seen(st.ToolInputsCompleted)
-	f.ToolCalls = seen(st.ToolCalls)
-	f.ProviderToolsStarted = seen(st.ProviderToolsStarted)
+	f.Events = counted(st.Events, !st.Unread)
+	whole := !st.Unread && !st.Resumed
+	f.Text, f.Reasoning = counted(st.TextChunks, whole), counted(st.ReasoningChunks, whole)
+	f.ToolInputsStarted, f.ToolInputsCompleted = counted(st.ToolInputsStarted, whole), counted(st.ToolInputsCompleted, whole)
+	f.ToolCalls = counted(st.ToolCalls, whole)
+	f.ProviderToolsStarted = counted(st.ProviderToolsStarted, whole)
 	f.CallIDs, f.OpenCallIDs = nil, nil
 	for i := range st.Calls {
 		switch c := &st.Calls[i]; {

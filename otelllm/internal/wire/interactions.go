@@ -27,7 +27,11 @@ func (geminiInteractions) ReadError(_ int, b []byte) Error { return gemini{}.Rea
 
 var interactionsDecoders decoders[interactionsReader, *interactionsReader]
 
-func (geminiInteractions) NewDecoder(ct string) Decoder { return interactionsDecoders.get(ct, 0) }
+func (p geminiInteractions) NewDecoder(ct string) Decoder {
+	d := interactionsDecoders.get(ct, 0)
+	d.state.Resumed = p.resumed != ""
+	return d
+}
 
 // interactionsAt matches …/v1beta/interactions, as well with a project of Vertex AI, and as a
 // hint any other path with this end.

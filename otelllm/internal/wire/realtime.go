@@ -290,7 +290,7 @@ type realtimeEvent struct {
 	responsesEvent
 
 	eventID, responseID []byte
-	model               []byte   // of the session
+	model               []byte       // of the session
 	tools               offeredTools // of the session or of the response
 	hasTools            bool
 }

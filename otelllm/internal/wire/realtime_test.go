@@ -343,8 +343,8 @@ func TestRealtimeTools(t *testing.T) {
 	for own, want := range map[string][]string{
 		`[]`: {},
 		`[{"type":"function","name":"f"},{"type":"mcp","server_label":"x"}]`: {"mcp"},
-		`null`: {"mcp"}, // those of the session
-		`[{"server_url":"x"}]`: nil, // of what kind it is, is not shown
+		`null`:                 {"mcp"}, // those of the session
+		`[{"server_url":"x"}]`: nil,     // of what kind it is, is not shown
 	} {
 		asked := r.Sent([]byte(`{"type":"response.create","response":{"metadata":{"tools":["x"]},"tools":` + own + `}}`))
 		assert.Equal(t, FrameAsked, asked.Kind)

@@ -110,7 +110,13 @@ func TestMatchResume(t *testing.T) {
 			assert.Equal(t, tt.want, p.Name())
 			assert.Equal(t, tt.id, Resumed(p))
 			assert.True(t, ShowsRun(p))
+			d := p.NewDecoder("text/event-stream")
+			assert.True(t, d.State().Resumed)
+			d.Release()
 		}
+	}
+	for _, p := range []Protocol{openAIResponses{}, geminiInteractions{}} {
+		assert.False(t, p.NewDecoder("text/event-stream").State().Resumed)
 	}
 	assert.Empty(t, Resumed(openAIChat{}))
 	assert.False(t, ShowsRun(mistralConversations{}))

@@ -25,7 +25,11 @@ func (openAIResponses) ReadError(_ int, b []byte) Error { return readError(b) }
 
 var responsesDecoders decoders[responsesReader, *responsesReader]
 
-func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
+func (p openAIResponses) NewDecoder(ct string) Decoder {
+	d := responsesDecoders.get(ct, 0)
+	d.state.Resumed = p.resumed != ""
+	return d
+}
 
 func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
 

@@ -105,6 +105,9 @@ type State struct {
 	// Unread: a part of what the consumer received was not decoded. The counters are then
 	// lower bounds: a zero proves nothing.
 	Unread bool
+	// Resumed: the response is the rest of one that another stream began, see [MatchResume].
+	// A zero says nothing about what came before.
+	Resumed bool
 	// GaveUp: decoding could not continue, and it is not known how the response ended.
 	GaveUp bool
 
