@@ -118,6 +118,51 @@ func TestRestOfStream(t *testing.T) {
 	}
 }
 
+// TestRereadStream checks that a reader who looks at a whole response once more, and leaves, aborts no run.
+func TestRereadStream(t *testing.T) {
+	r := newRecorder(t)
+	with := inferring(r, time.Minute)
+	left := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		body, _ := io.ReadAll(req.Body)
+		switch {
+		case req.Method == http.MethodGet:
+			_, _ = io.WriteString(w, sseOf(background[:2]...))
+			_ = http.NewResponseController(w).Flush()
+			<-left
+		case strings.Contains(string(body), "function_call_output"):
+			_, _ = io.WriteString(w, sseOf(`{"type":"response.completed","response":{"id":"resp_68c1a0f2b3d5","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"CANARY"}]}]}}`))
+		default:
+			_, _ = io.WriteString(w, sseOf(background...))
+		}
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: with.NewTransport(base(t))}
+	post := func(body string) {
+		resp, err := client.Post(server.URL+responsesPath, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	post(`{"model":"m","stream":true,"input":[{"type":"message","role":"user","content":"CANARY"}]}`)
+	resp, err := client.Get(server.URL + responsesPath + "/resp_68c1a0f2b3d4?stream=true")
+	require.NoError(t, err)
+	_, err = resp.Body.Read(make([]byte, 10))
+	require.NoError(t, err)
+	resp.Body.Close()
+	close(left)
+	post(`{"model":"m","stream":true,"previous_response_id":"resp_68c1a0f2b3d4","input":[{"type":"function_call_output","call_id":"call_Xa81Zk20Q","output":"CANARY"}]}`)
+	require.NoError(t, with.Shutdown(t.Context()))
+	runs := r.named("invoke_agent agent")
+	require.Len(t, runs, 2)
+	ends := map[any]any{}
+	for _, run := range runs {
+		ends[run.get("llm.run.end")] = run.get("llm.run.requests")
+	}
+	assert.Equal(t, map[any]any{"answer": int64(2), "shutdown": int64(1)}, ends)
+}
+
 // TestNotResumed checks that other requests with such paths are left alone.
 func TestNotResumed(t *testing.T) {
 	r := newRecorder(t)

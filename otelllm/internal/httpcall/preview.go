@@ -21,8 +21,8 @@ import (
 type Preview struct {
 	req     *http.Request
 	looked  bool
-	present bool     // the body lies in memory
-	read    bool     // it could be read: plain is the body without its encoding
+	present bool // the body lies in memory
+	read    bool // it could be read: plain is the body without its encoding
 	plain   []byte
 	decoded *decoded // which plain is of; nil: it had no encoding
 }

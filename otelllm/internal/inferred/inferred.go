@@ -468,7 +468,8 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 func answerOf(f *classify.Request, calls []wire.Call, responseID string) kinship.Answer {
 	a := kinship.Answer{
 		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused,
-		Text: f.Text.N() > 0 || f.Reasoning.N() > 0,
+		Queued: f.Background && f.Finish == classify.FinishWaiting,
+		Text:   f.Text.N() > 0 || f.Reasoning.N() > 0,
 	}
 	for i := range calls {
 		if c := &calls[i]; c.Completed {

@@ -130,6 +130,8 @@ type Answer struct {
 	// Continues: the answer is complete, and it is the client's turn although the answer
 	// has no calls: the model paused.
 	Continues bool
+	// Queued: the provider goes on with the response, which can be requested later.
+	Queued bool
 	// Text: a part of the answer's text, or of its reasoning, had come.
 	Text bool
 }
@@ -248,6 +250,7 @@ type Request struct {
 	session   bool // its client sends an id of the conversation
 	continued bool // by another one, or repeated
 	resumes   bool // it goes on with the stream of the request before it
+	rereads   bool // it reads a response once more that another request has read
 	gone      bool // it is not in the tracker any more
 	size      int32
 

@@ -94,17 +94,25 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 // resume relates r to the request whose stream it goes on with, if that is known and has
 // ended. The id of the response says so, whatever else the client sends: without a body, r
 // has nothing of what requests that are kin have in common. It is one attempt with what came
-// before, so what continues that continues r.
+// before, so what continues that continues r. It is the next request if the run is over: the
+// answer was that the response is queued, or r came too late.
+//
+// A response that has been read to its end, or that the conversation has left behind, is only
+// read once more, maybe by another program. That is no part of the run.
 func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
 	p := t.byID(tr.Resumed)
 	switch {
-	case p == nil || p.continued || !random(p.answer.ResponseID):
+	case p == nil || !random(p.answer.ResponseID):
+		return
+	case p.continued || p.answer.Result == Answered && !p.answer.Queued:
+		r.rereads = true
 		return
 	case p.Run.over || p.Run.last != p:
-		r.Relation, r.Before = Next, p // its answer was that the response is queued
-		return
+		r.Relation = Next
+	default:
+		r.Relation = Again
 	}
-	r.Relation, r.Before, r.resumes = Again, p, true
+	r.Before, r.resumes = p, true
 	r.kin, r.end, r.opening, r.tools, r.tail, r.trace, r.session = p.kin, p.end, p.opening, p.tools, p.tail, p.trace, p.session
 }
 

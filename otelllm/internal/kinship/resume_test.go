@@ -213,6 +213,50 @@ func TestResumeOfAnotherOne(t *testing.T) {
 	assert.Equal(t, First, s.resume(0, "resp_68c1a0f2b3d4").Relation, "not known")
 	s.end(s.sendBody(0, `{"input":[`+user1+`]}`), answered("resp_1"))
 	assert.Equal(t, First, s.resume(0, "resp_1").Relation, "anyone may have that id")
-	s.end(s.sendBody(0, `{"input":[`+user2+`]}`), answered("resp_58c1a0f2b3d4"))
-	assert.Equal(t, Next, s.resume(0, "resp_58c1a0f2b3d4").Relation, "its run is over")
+}
+
+// TestResumeOfQueued checks that the stream of a response that was queued is the next request, whose answer is what
+// the conversation goes on with.
+func TestResumeOfQueued(t *testing.T) {
+	const id = "resp_58c1a0f2b3d4"
+	for _, first := range []Answer{{Result: Answered, Queued: true, ResponseID: id}, broke(id)} {
+		s := newScript(t)
+		asked := s.sendBody(0, `{`+toolsOf+`"input":[`+user1+`]}`)
+		s.end(asked, first)
+		resumed := s.resume(time.Hour, id)
+		assert.Equal(t, Next, resumed.Relation)
+		assert.NotSame(t, asked.Run, resumed.Run)
+		assert.Same(t, asked.Run.Conversation(), resumed.Run.Conversation())
+		s.end(resumed, answered(id, Call{ID: "call_1a2b3c4d", Name: "f"}))
+		step := s.sendBody(time.Second, `{`+toolsOf+`"previous_response_id":"`+id+`","input":[{"type":"function_call_output","call_id":"call_1a2b3c4d","output":"x"}]}`)
+		assert.Equal(t, Step, step.Relation)
+		assert.Same(t, resumed.Run, step.Run)
+		s.end(step, text())
+		s.Shutdown()
+		assert.Zero(t, s.Bytes())
+		assert.Empty(t, s.ids)
+	}
+}
+
+// TestRereading checks that a response that has been read to its end may be read once more, by whomever, without an
+// effect on its run.
+func TestRereading(t *testing.T) {
+	const id = "resp_58c1a0f2b3d4"
+	call := Call{ID: "call_1a2b3c4d", Name: "f"}
+	for _, again := range []Answer{answered(id, call), {Result: Stopped, ResponseID: id, Calls: []Call{call}, Text: true}} {
+		s := newScript(t)
+		first := s.sendBody(0, `{`+toolsOf+`"input":[`+user1+`]}`)
+		s.end(first, answered(id, call))
+		reread := s.resume(time.Second, id)
+		assert.Equal(t, First, reread.Relation)
+		assert.Equal(t, 1, reread.Attempt)
+		assert.NotSame(t, first.Run, reread.Run)
+		s.end(reread, again)
+		a, _ := reread.Answer()
+		assert.Empty(t, a.Calls)
+		step := s.sendBody(time.Second, `{`+toolsOf+`"previous_response_id":"`+id+`","input":[{"type":"function_call_output","call_id":"call_1a2b3c4d","output":"x"}]}`)
+		assert.Equal(t, Step, step.Relation)
+		assert.Same(t, first.Run, step.Run)
+		assert.Equal(t, First, s.resume(time.Second, id).Relation, "the conversation has gone on")
+	}
 }

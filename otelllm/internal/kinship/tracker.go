@@ -322,6 +322,9 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	if p := r.Before; r.resumes && p != nil && !p.gone {
 		a = t.takeOver(p, a)
 	}
+	if r.rereads { // the ids stay those of the other request, and nothing more comes of this one
+		a.ResponseID, a.Calls, a.Unnamed = "", nil, false
+	}
 	r.answer, r.ended, r.live = a, now, nil
 	run.open--
 	if a.Result != Answered {
