@@ -43,7 +43,7 @@ func (c *conversation) do(f func(*conversation, time.Time) []func()) {
 
 // counted returns f, or an empty frame if f would begin a response after the end.
 func (c *conversation) counted(f wire.Frame) wire.Frame {
-	if c.closed && (f.Kind == wire.FrameAsked || f.Kind == wire.FrameBegan) {
+	if c.closed && (f.Kind == wire.FrameCreateSent || f.Kind == wire.FrameBegan) {
 		return wire.Frame{}
 	}
 	return f
@@ -90,7 +90,7 @@ func (c *conversation) received(f wire.Frame, now time.Time) []func() {
 
 func (c *conversation) sent(f wire.Frame, now time.Time) []func() {
 	switch f.Kind {
-	case wire.FrameAsked:
+	case wire.FrameCreateSent:
 		// Where one goroutine writes and another reads, a response may be reported before
 		// what asked for it. A server refuses to begin a second one beside it.
 		for _, r := range c.open {
@@ -124,7 +124,7 @@ func (c *conversation) sent(f wire.Frame, now time.Time) []func() {
 
 func (c *conversation) unsent(f wire.Frame, err error, now time.Time) []func() {
 	switch f.Kind {
-	case wire.FrameAsked:
+	case wire.FrameCreateSent:
 		r := c.begin(f.ProviderTools, now)
 		return r.end(record.Ending{Reason: record.Failed, Err: err, Stage: semconv.TransportStageWrite}, now)
 	case wire.FrameOutputSent:

@@ -35,7 +35,7 @@ type attempt struct {
 	served   *gateway.Request   // the served request that this attempt is made for; nil: none
 
 	misdeclared bool // its body is not as long as it claims
-	stillborn   bool // its context had ended before it was sent
+	cancelled   bool // its context had ended before it was sent
 
 	// aborted: the reading ended with the error of the caller's cancelled context. It is
 	// written before the recorder ends.
@@ -56,7 +56,7 @@ func (a *attempt) Complete(e record.Ending, f *spanfacts.Request) record.Ending 
 			e.Failure.Stage = a.trace.Stage()
 		}
 		e.Sent, e.SentKnown = a.trace.Sent()
-		if !e.SentKnown && a.stillborn && e.Abort.Source != semconv.AbortSourceUnset {
+		if !e.SentKnown && a.cancelled && e.Abort.Source != semconv.AbortSourceUnset {
 			e.SentKnown = true // nothing was begun, so no transport has called a hook
 		}
 	case letGo:

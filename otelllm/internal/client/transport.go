@@ -131,7 +131,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, preview *ht
 			return nil, nil
 		}
 	}
-	infers := run == nil && served == nil && httpcall.Readable(req) && wire.ShowsRun(protocol) && c.Inferred.Infers(caller)
+	infers := run == nil && served == nil && httpcall.Readable(req) && wire.LinksRequests(protocol) && c.Inferred.Infers(caller)
 	var member *inferred.Request
 	recorded := false
 	defer func() {
@@ -193,7 +193,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, preview *ht
 	if member != nil {
 		a.rec.Join(member)
 	}
-	a.misdeclared, a.stillborn = httpcall.Misdeclared(req), caller.Err() != nil
+	a.misdeclared, a.cancelled = httpcall.Misdeclared(req), caller.Err() != nil
 	a.rec.Begin(a)
 	recorded = true
 	return ctx, a

@@ -123,7 +123,7 @@ func (h *Handler) begin(caller context.Context, r *http.Request, contents *httpc
 			Length:      r.ContentLength,
 		})
 		s.rec.ReadBodyAsSent(s.body, &c.Recogniser, target)
-		if agentrun.Of(ctx) == nil && httpcall.Readable(r) && wire.ShowsRun(protocol) && c.Inferred.Infers(parent) {
+		if agentrun.Of(ctx) == nil && httpcall.Readable(r) && wire.LinksRequests(protocol) && c.Inferred.Infers(parent) {
 			s.rec.JoinLater(s.body, c.Inferred.BeginLater(parent, start, r.Header))
 		}
 	}

@@ -61,8 +61,8 @@ func TestDecode(t *testing.T) {
 	assert.Empty(t, decoding)
 }
 
-// TestDecodeOnce checks that the body of a request is decoded once, whoever asks for it, and that the place is free
-// after that.
+// TestDecodeOnce checks that the body of a request is decoded once, however often it is read, and that the place is
+// free after that.
 func TestDecodeOnce(t *testing.T) {
 	protocol, _ := wire.ByName("openai_chat")
 	other, _ := wire.ByName("openai_responses")

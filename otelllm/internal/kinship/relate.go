@@ -97,8 +97,8 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 // before, so what continues that continues r. It is the next request if the run is over: the
 // answer was that the response is queued, or r came too late.
 //
-// A response that has been read to its end, or that the conversation has left behind, is only
-// read once more, maybe by another program. That is no part of the run.
+// A response that has been read to its end, or that the conversation continues already, is
+// only read once more, maybe by another program. That is no part of the run.
 func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
 	p := t.byID(tr.Resumed)
 	switch {
@@ -153,7 +153,7 @@ func (t *Tracker) hasHistoryOf(tr *wire.Transcript, q *Request) bool {
 		if before == nil {
 			return proved
 		}
-		point, ok := turn(tr, answers)
+		point, ok := pointAfter(tr, answers)
 		if !ok {
 			return false
 		}
@@ -166,8 +166,8 @@ func (t *Tracker) hasHistoryOf(tr *wire.Transcript, q *Request) bool {
 	}
 }
 
-// turn returns the point behind the user's turn that follows so many answers.
-func turn(tr *wire.Transcript, answers int) (wire.TranscriptPoint, bool) {
+// pointAfter returns the point after the user's messages that follow this number of answers.
+func pointAfter(tr *wire.Transcript, answers int) (wire.TranscriptPoint, bool) {
 	for n := 0; ; n++ {
 		if point, ok := tr.Point(n); !ok || point.Before.Answers <= answers {
 			return point, ok
@@ -452,20 +452,20 @@ func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Obs
 	if unnamed == 0 {
 		return list
 	}
-	// The outputs that are left are in the order of the calls without ids. Clients may
+	// The outputs that no id has matched are in the order of the calls without ids. Clients may
 	// have given these an id of their own.
-	left := 0
+	unmatched := 0
 	for _, t := range taken {
 		if !t {
-			left++
+			unmatched++
 		}
 	}
-	if left > 0 && left != unnamed {
+	if unmatched > 0 && unmatched != unnamed {
 		return slices.DeleteFunc(list, func(o Observed) bool { return o.ID == "" })
 	}
 	at := 0
 	for i := range list {
-		if list[i].ID != "" || left == 0 {
+		if list[i].ID != "" || unmatched == 0 {
 			continue
 		}
 		for taken[at] {

@@ -61,7 +61,7 @@ func TestInFull(t *testing.T) {
 	}
 }
 
-// TestInFullIsUnclear checks that nothing is claimed if two requests may have been repeated: two agents of a
+// TestInFullIsUnclear checks that the request is not joined if two requests may have been repeated: two agents of a
 // session began with the same words.
 func TestInFullIsUnclear(t *testing.T) {
 	for _, broken := range []int{1, 2} {
@@ -238,8 +238,8 @@ func TestResumeOfQueued(t *testing.T) {
 	}
 }
 
-// TestRereading checks that a response that has been read to its end may be read once more, by whomever, without an
-// effect on its run.
+// TestRereading checks that a response that has been read to its end may be read once more without an effect on
+// its run.
 func TestRereading(t *testing.T) {
 	const id = "resp_58c1a0f2b3d4"
 	call := Call{ID: "call_1a2b3c4d", Name: "f"}

@@ -370,7 +370,7 @@ func TestUnobservedTwin(t *testing.T) {
 	}
 }
 
-// Two agents with the same words: nothing is claimed until an id tells them apart.
+// Two agents with the same words: they are not joined until an id distinguishes them.
 func TestTwins(t *testing.T) {
 	a, out := user("a task"), []any{user("a task"), callItem("call_0"), outputItem("call_0")}
 	t.Run("counted ids", func(t *testing.T) {

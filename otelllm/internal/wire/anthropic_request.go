@@ -23,7 +23,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 				readMessage(&c, &calls, &outputs)
 			}
 		case "tools":
-			for ok := tools.list(&c); ok; ok = c.element() {
+			for ok := tools.array(&c); ok; ok = c.element() {
 				if name := serverTool(readType(&c)); name != nil {
 					tools.add(name)
 				}
@@ -36,7 +36,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 			c.skip()
 		}
 	}
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, version, requestError(&c, isObject)
 }

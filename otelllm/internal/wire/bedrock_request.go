@@ -28,7 +28,7 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 					c.skip()
 					continue
 				}
-				for ok := tools.list(&c); ok; ok = c.element() {
+				for ok := tools.array(&c); ok; ok = c.element() {
 					tools.addConverse(&c)
 				}
 			}
@@ -36,7 +36,7 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 			c.skip()
 		}
 	}
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, requestError(&c, isObject)
 }

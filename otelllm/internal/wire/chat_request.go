@@ -23,7 +23,7 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 				observed = readChatMessage(&c, &calls, &outputs) && observed
 			}
 		case "tools":
-			for ok := tools.list(&c); ok; ok = c.element() {
+			for ok := tools.array(&c); ok; ok = c.element() {
 				switch typ := readToolType(&c); string(typ) {
 				case "function", "custom":
 				default: // provider-executed: Groq's browser_search, …
@@ -44,7 +44,7 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 		}
 	}
 	tools.hidden = tools.hidden || compound(req.Model)
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()

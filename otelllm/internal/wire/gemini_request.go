@@ -20,7 +20,7 @@ func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
 	isObject := c.peek() == '{'
 	r.read(&c, false)
 	r.tools.hidden = r.tools.hidden || r.cached // the cached content may offer more
-	r.ProviderTools = r.tools.shown()
+	r.ProviderTools = r.tools.types()
 	r.HistoryOutputs = r.history.outputs.safe()
 	if !r.history.elsewhere {
 		r.HistoryCalls = r.history.calls.safe()
@@ -50,7 +50,7 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 			r.cached = c.nonEmpty() || r.cached
 			r.history.elsewhere = r.cached || r.history.elsewhere
 		case "tools":
-			for ok := r.tools.list(c); ok; ok = c.element() {
+			for ok := r.tools.array(c); ok; ok = c.element() {
 				r.tools.addGemini(c)
 			}
 		case "request":

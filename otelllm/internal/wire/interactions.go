@@ -80,7 +80,7 @@ func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
 				given = c.filled()
 			}
 		case "tools":
-			for ok := tools.list(&c); ok; ok = c.element() {
+			for ok := tools.array(&c); ok; ok = c.element() {
 				switch typ := readType(&c); string(typ) {
 				case "function", "computer_use":
 				case "mcp_server":
@@ -94,7 +94,7 @@ func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
 		}
 	}
 	tools.hidden = tools.hidden || agent // those of the agent
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	if req.PreviousID == "" {
 		req.HistoryCalls = calls.safe()

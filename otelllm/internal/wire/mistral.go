@@ -79,7 +79,7 @@ func (p mistralConversations) ReadRequest(body []byte) (Request, error) {
 		}
 	}
 	tools.hidden = tools.hidden || agent || p.conversation != "" // those of the agent, or of the conversation
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	if p.conversation == "" {
 		req.HistoryCalls = calls.safe()

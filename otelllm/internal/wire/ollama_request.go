@@ -35,7 +35,7 @@ func readOllamaRequest(body []byte) (Request, error) {
 			c.skip()
 		}
 	}
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()

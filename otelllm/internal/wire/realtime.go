@@ -38,9 +38,9 @@ const (
 	// input audio, items of the conversation, unknown events, and events of a response
 	// whose beginning was not received, or that is done or forgotten.
 	FrameOther FrameKind = iota
-	// FrameAsked is a sent response.create. With voice activity detection the server begins
+	// FrameCreateSent is a sent response.create. With voice activity detection the server begins
 	// responses without it.
-	FrameAsked
+	FrameCreateSent
 	// FrameBegan is response.created.
 	FrameBegan
 	// FrameProgress is any other event of an open response, by its response_id.
@@ -86,13 +86,13 @@ type Frame struct {
 	// status_details.reason, as SafeName returns it, or "".
 	Cancelled    bool
 	CancelReason string
-	// ProviderTools, of a FrameAsked and a FrameBegan, are the types of the
+	// ProviderTools, of a FrameCreateSent and a FrameBegan, are the types of the
 	// provider-executed tools that are offered to the response: those of the
 	// response.create, else those of the session; nil: not known. They do not change.
 	ProviderTools []string
 	CallID        string // of a FrameOutputSent, as SafeID returns it
 	Err           *Error // of a FrameError: codes only
-	// EventID, as SafeID returns it, is the event_id of a FrameAsked, a FrameOutputSent
+	// EventID, as SafeID returns it, is the event_id of a FrameCreateSent, a FrameOutputSent
 	// and a FrameCancelSent. Of a FrameError it is that of the client's event that caused
 	// it, or "".
 	EventID string
@@ -160,9 +160,9 @@ func (r *Realtime) Sent(p []byte) Frame {
 	}
 	switch string(ev.typ) {
 	case "response.create":
-		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: r.tools}
+		f := Frame{Kind: FrameCreateSent, EventID: safeID(ev.eventID), ProviderTools: r.tools}
 		if ev.hasTools {
-			f.ProviderTools = ev.tools.shown()
+			f.ProviderTools = ev.tools.types()
 		}
 		return f
 	case "response.cancel":
@@ -182,7 +182,7 @@ func (r *Realtime) Sent(p []byte) Frame {
 // setSession handles a session event.
 func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
 	if ev.hasTools {
-		r.tools = ev.tools.shown()
+		r.tools = ev.tools.types()
 	}
 	if len(ev.model) == 0 || r.serverModel && !server {
 		return

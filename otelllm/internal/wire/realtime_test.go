@@ -130,11 +130,11 @@ func TestRealtimeFrames(t *testing.T) {
 		frame string
 		want  Frame
 	}{
-		{"asked", sent, `{"type":"response.create"}`, Frame{Kind: FrameAsked}},
-		{"asked by id", sent, `{"event_id":"evt_1","type":"response.create","response":{"conversation":"none","input":[]}}`, Frame{Kind: FrameAsked, EventID: "evt_1"}},
-		{"asked by a long id", sent, `{"event_id":"` + long + `","type":"response.create"}`, Frame{Kind: FrameAsked, EventID: SafeID(long)}},
-		{"asked by an escaped id", sent, `{"event_id":"a\u002fb","type":"response.create"}`, Frame{Kind: FrameAsked, EventID: "a/b"}},
-		{"not an id", sent, `{"event_id":7,"type":"response.create"}`, Frame{Kind: FrameAsked}},
+		{"asked", sent, `{"type":"response.create"}`, Frame{Kind: FrameCreateSent}},
+		{"asked by id", sent, `{"event_id":"evt_1","type":"response.create","response":{"conversation":"none","input":[]}}`, Frame{Kind: FrameCreateSent, EventID: "evt_1"}},
+		{"asked by a long id", sent, `{"event_id":"` + long + `","type":"response.create"}`, Frame{Kind: FrameCreateSent, EventID: SafeID(long)}},
+		{"asked by an escaped id", sent, `{"event_id":"a\u002fb","type":"response.create"}`, Frame{Kind: FrameCreateSent, EventID: "a/b"}},
+		{"not an id", sent, `{"event_id":7,"type":"response.create"}`, Frame{Kind: FrameCreateSent}},
 		{"asked, received", received, `{"type":"response.create"}`, Frame{}},
 		{"an output", sent, `{"type":"conversation.item.create","event_id":"evt_2","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`, Frame{Kind: FrameOutputSent, CallID: "call_a", EventID: "evt_2"}},
 		{"a message", sent, `{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"secret"}]}}`, Frame{}},
@@ -347,7 +347,7 @@ func TestRealtimeTools(t *testing.T) {
 		`[{"server_url":"x"}]`: nil,     // of what kind it is, is not shown
 	} {
 		asked := r.Sent([]byte(`{"type":"response.create","response":{"metadata":{"tools":["x"]},"tools":` + own + `}}`))
-		assert.Equal(t, FrameAsked, asked.Kind)
+		assert.Equal(t, FrameCreateSent, asked.Kind)
 		assert.Equal(t, want, asked.ProviderTools, own)
 	}
 	assert.Equal(t, []string{"mcp"}, r.Sent(ask).ProviderTools, "the session's are as they were")

@@ -109,7 +109,7 @@ func TestMatchResume(t *testing.T) {
 		if ok {
 			assert.Equal(t, tt.want, p.Name())
 			assert.Equal(t, tt.id, Resumed(p))
-			assert.True(t, ShowsRun(p))
+			assert.True(t, LinksRequests(p))
 			d := p.NewDecoder("text/event-stream")
 			assert.True(t, d.State().Resumed)
 			d.Release()
@@ -119,8 +119,8 @@ func TestMatchResume(t *testing.T) {
 		assert.False(t, p.NewDecoder("text/event-stream").State().Resumed)
 	}
 	assert.Empty(t, Resumed(openAIChat{}))
-	assert.False(t, ShowsRun(mistralConversations{}))
-	assert.False(t, ShowsRun(openAIResponses{compacts: true}))
+	assert.False(t, LinksRequests(mistralConversations{}))
+	assert.False(t, LinksRequests(openAIResponses{compacts: true}))
 }
 
 // The data of the path, other than the protocol.

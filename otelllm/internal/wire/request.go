@@ -81,8 +81,8 @@ type offeredTools struct {
 	hidden bool // there may be others, which the request does not show
 }
 
-// list enters the list of tools of a request.
-func (o *offeredTools) list(c *cursor) bool {
+// array enters the list of tools of a request.
+func (o *offeredTools) array(c *cursor) bool {
 	b := c.peek()
 	o.hidden = o.hidden || b != '[' && b != 'n'
 	return c.array()
@@ -102,7 +102,7 @@ func (o *offeredTools) add(name []byte) {
 // addUnlessFunction reads a list of tools, and adds those that are no functions of the
 // application.
 func (o *offeredTools) addUnlessFunction(c *cursor) {
-	for ok := o.list(c); ok; ok = c.element() {
+	for ok := o.array(c); ok; ok = c.element() {
 		if typ := readToolType(c); string(typ) != "function" {
 			o.add(typ)
 		}
@@ -130,8 +130,8 @@ func readToolType(c *cursor) (typ []byte) {
 	return typ
 }
 
-// shown returns the names, for [Request.ProviderTools].
-func (o *offeredTools) shown() []string {
+// types returns the value of [Request.ProviderTools].
+func (o *offeredTools) types() []string {
 	switch {
 	case o.hidden:
 		return nil

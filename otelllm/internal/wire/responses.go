@@ -89,10 +89,10 @@ func Resumed(p Protocol) string {
 	}
 }
 
-// ShowsRun reports whether the requests of p show which of them belong together. A summary
+// LinksRequests reports whether the requests of p contain which of them belong together. A summary
 // of a history is not a step of the conversation, and Mistral's conversations have neither
 // the history nor an id of the response before.
-func ShowsRun(p Protocol) bool {
+func LinksRequests(p Protocol) bool {
 	switch p := p.(type) {
 	case openAIResponses:
 		return !p.compacts

@@ -51,7 +51,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 		}
 	}
 	tools.hidden = tools.hidden || stored // the stored prompt may offer more
-	req.ProviderTools = tools.shown()
+	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	switch {
 	case !elsewhere:
@@ -117,7 +117,7 @@ func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
 // addResponses reads a list of tools of the Responses API, and adds those that the provider
 // executes.
 func (o *offeredTools) addResponses(c *cursor) {
-	for ok := o.list(c); ok; ok = c.element() {
+	for ok := o.array(c); ok; ok = c.element() {
 		if name, byProvider := readResponsesTool(c); byProvider {
 			o.add(name)
 		}

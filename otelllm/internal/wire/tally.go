@@ -70,8 +70,8 @@ func (t *tally) add(d *contentDelta) {
 }
 
 // addWithCalls is add for a protocol in which a part of a call's input names the block that
-// the call is in. Open has the calls that have begun, whoever executes them. Input without
-// one is that of a call whose beginning was not read.
+// the call is in. Open has the calls that have begun, also those that the provider executes.
+// Input without one is that of a call whose beginning was not read.
 func (t *tally) addWithCalls(d *contentDelta, open *openSet[int, call]) {
 	t.add(d)
 	if !d.input {
