@@ -140,7 +140,7 @@ func (d *decoded) decompress(open func(io.Reader) (io.Reader, error), body []byt
 		n, err := from.Read(d.plain[len(d.plain):cap(d.plain)])
 		d.plain = d.plain[:len(d.plain)+n]
 		if err != nil {
-			return err == io.EOF && len(d.plain) <= maxDecoded //nolint:errorlint // decompressors return it bare
+			return err == io.EOF && len(d.plain) <= maxDecoded
 		}
 	}
 	return false
