@@ -120,8 +120,8 @@ $(NODE_PACKAGES): examples/node/package.json examples/node/package-lock.json exa
 	@touch $@
 
 .PHONY: node-matrix
-node-matrix: $(COLLECTOR) $(NODE_PACKAGES) ## agents in Node under others' instrumentations, fault by fault, and the incidents, against their pages; UPDATE=1 writes them
-	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" REQUIRE_NODE=1 \
+node-matrix: $(COLLECTOR) $(NODE_PACKAGES) otelllm ## agents in Node under others' instrumentations, fault by fault, and the incidents, against their pages; UPDATE=1 writes them
+	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_NODE=1 \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations ./incidents $(if $(UPDATE),-update)
 
 .PHONY: python-matrix

@@ -12,6 +12,8 @@
 //     await withTool({ id: call.id, name: call.name, effect: 'non_idempotent' }, () => applyPatch(input));
 //   });
 //
+// With `otelllm judge` (OTELLLM_JUDGE=otelllm) a retry loop can ask before it acts: await verdict() in the run.
+//
 // It supports OpenAI's Chat Completions and Responses and Anthropic's Messages, streamed or not. The
 // bytes, errors and timing of a response do not change: it is read when the client reads it, and input
 // that the recording cannot follow ends only the recording. Names, counts, ids, times and codes are
@@ -56,13 +58,19 @@ function hasContext() {
 // withRun runs fn as one run of an agent. signal is the signal that stops the run: clients wrap signals
 // and lose their reasons. conversation is the id of the conversation that the run is part of. Only with toolsRecorded, which declares that every tool runs in withTool, is it
 // known that no tool ran. A run in which withTool was called counts as one that records all tools.
-export function withRun(agent, { signal, conversation, toolsRecorded = false } = {}, fn) {
+//
+// judge is a Judge for verdict(), by default that of the run around it, or one of the program that OTELLLM_JUDGE names.
+export function withRun(agent, { signal, conversation, toolsRecorded = false, judge } = {}, fn) {
   hasContext();
   const outer = context.active().getValue(runKey);
   const named = defined({ 'gen_ai.agent.name': safeName(agent), 'gen_ai.conversation.id': safeName(conversation) });
   const attributes = { 'gen_ai.operation.name': 'invoke_agent', ...named, ...(outer && { 'llm.run.id': outer.id }) };
-  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes }, async (span) => {
-    const run = { id: span.spanContext().spanId, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
+  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes }, async (recorded) => {
+    const run = { id: recorded.spanContext().spanId, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
+    run.judge = judge ?? outer?.judge ?? safely(judgeOfEnvironment);
+    run.judged = String(++judgedParts);
+    const span = new Told(recorded, run, { kind: 'run' }, attributes);
+    span.tell({ state: 'begun', parent_run: outer && outer.judge === run.judge ? outer.judged : undefined, 'llm.run.tools': toolsRecorded ? 0 : undefined });
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
     } catch (error) {
@@ -103,7 +111,9 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
     'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': safeName(name), 'gen_ai.tool.call.id': safeName(id),
     'llm.tool.effect': effect, ...(run && { 'llm.run.id': run.id }),
   };
-  return tracer.startActiveSpan(`execute_tool ${safeName(name)}`, { attributes }, async (span) => {
+  return tracer.startActiveSpan(`execute_tool ${safeName(name)}`, { attributes }, async (recorded) => {
+    const span = new Told(recorded, run, { kind: 'tool', id: String(++judgedParts) }, attributes);
+    span.tell({ state: 'begun' });
     let outcome = 'succeeded';
     try {
       const result = await fn();
@@ -128,6 +138,7 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
         if (outcome !== 'interrupted') span.setAttribute('llm.tool.output_delivery', 'pending');
         span.end();
       } else {
+        span.tell();
         waitForDelivery(run, id, span);
       }
     }
@@ -184,7 +195,7 @@ export function factsFetch(fetch = globalThis.fetch) {
     if (!request) return fetch(input, init);
     let response;
     try {
-      response = await context.with(trace.setSpan(context.active(), request.span), fetch, undefined, input, init);
+      response = await context.with(trace.setSpan(context.active(), request.span.recorded), fetch, undefined, input, init);
     } catch (error) {
       request.end('error', error);
       throw error;
@@ -232,18 +243,18 @@ class Recording {
     };
     const retries = headers.get('x-stainless-retry-count');
     const history = protocol.history(body);
-    this.span = tracer.startSpan(`chat ${safeName(body.model)}`, {
-      kind: SpanKind.CLIENT,
-      attributes: {
-        'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': safeName(body.model),
-        'gen_ai.request.stream': body.stream === true,
-        'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
-        ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
-        ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
-        ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
-        ...(this.run && { 'llm.run.id': this.run.id, ...this.run.named }),
-      },
-    });
+    const attributes = {
+      'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': safeName(body.model),
+      'gen_ai.request.stream': body.stream === true,
+      'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
+      ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
+      ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
+      ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
+      ...(this.run && { 'llm.run.id': this.run.id, ...this.run.named }),
+    };
+    const recorded = tracer.startSpan(`chat ${safeName(body.model)}`, { kind: SpanKind.CLIENT, attributes });
+    this.span = new Told(recorded, this.run, { kind: 'request', id: String(++judgedParts) }, attributes);
+    this.span.tell({ state: 'begun' });
     if (this.run) {
       for (const id of history?.outputs.slice(-64) ?? []) this.run.waiting.get(id)?.release();
       begun(this.run, 'requests');
@@ -462,6 +473,132 @@ function endingOf(r, how, error) {
   if (s.terminal) return { end: 'eof', phase: s.phase, stage: 'body', cause: 'clean_eof', due: true };
   if (s.violation) return { end: stop().end, phase: s.phase, stage: 'body', cause: s.violation, due: true };
   return { phase: s.phase, ...stop(), ...(s.complete && { due: false }) };
+}
+
+// Told is a span whose facts the judge of its run gets as well.
+class Told {
+  constructor(recorded, run, part, attributes) {
+    Object.assign(this, { recorded, run, part, facts: { ...attributes } });
+  }
+  setAttribute(key, value) {
+    this.setAttributes({ [key]: value });
+  }
+  setAttributes(attributes) {
+    Object.assign(this.facts, attributes);
+    this.recorded.setAttributes(attributes);
+  }
+  setStatus(status) {
+    if (status.code === SpanStatusCode.ERROR) this.facts.status = 'error';
+    this.recorded.setStatus(status);
+  }
+  addEvent(name) {
+    this.recorded.addEvent(name);
+  }
+  end(at) {
+    this.tell();
+    this.recorded.end(at);
+  }
+  tell(more) {
+    if (!this.run?.judge || this.run.told) return;
+    const line = { run: this.run.judged, ...this.part, ...this.facts, ...more };
+    if (this.part.kind === 'run') this.run.told = !more; // after its end the judge has forgotten it
+    else if (!more && (!this.ended || this.run.last === this.ended)) this.run.last = this.ended = line; // a tool ends, and is delivered later
+    safely(() => this.run.judge.tell(line));
+  }
+}
+
+let judgedParts = 0; // names of runs, requests and tools for the judge
+
+// verdict returns the answer of `otelllm judge` (docs/judge.md) on the run as of now: 'verdict' on the run, and 'part' on the
+// request or tool that ended last, if it failed. It is undefined without a judge, or if there is no answer in time: then ask a
+// person before anything is repeated.
+export async function verdict(ms = 1000) {
+  const run = context.active().getValue(runKey);
+  return run?.judge && safely(() => run.judge.ask(run.last ?? { run: run.judged }, ms));
+}
+
+const maxBehind = 4 << 20; // bytes that wait for the judge, and characters of one answer
+
+// Judge is `otelllm judge` as a child process, for withRun's judge. It starts with the first run. Nothing waits for it but
+// verdict; if it dies, or falls behind by 4 MiB, it gives no more verdicts.
+export class Judge {
+  #child;
+  #dead = false;
+  #asked = new Map();
+  #refs = 0;
+  #rest = '';
+
+  constructor(command = ['otelllm', 'judge']) {
+    this.command = command;
+  }
+
+  tell(line) {
+    this.#write({ answer: false, ...line });
+  }
+
+  ask(line, ms) {
+    if (this.#dead) return undefined;
+    const ref = ++this.#refs;
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.#answer(ref), ms);
+      this.#asked.set(ref, (answer) => { clearTimeout(timer); resolve(answer); });
+      this.#write({ ...line, ref });
+    });
+  }
+
+  // close ends the judge.
+  close() {
+    this.#end();
+  }
+
+  #write(line) {
+    if (this.#dead) return;
+    const to = (this.#child ??= this.#start())?.stdin;
+    if (!to || to.writableLength > maxBehind) this.#end();
+    else to.write(`${JSON.stringify(line)}\n`);
+  }
+
+  #start() {
+    const spawn = globalThis.process?.getBuiltinModule?.('node:child_process')?.spawn;
+    if (!spawn) return undefined;
+    // Detached: a signal of the terminal is for the application.
+    const child = spawn(this.command[0], this.command.slice(1), { stdio: ['pipe', 'pipe', 'ignore'], detached: true });
+    const end = (error) => {
+      if (!this.#dead) diag.warn(`otelllm-facts: otelllm judge cannot be used: ${safeName(error?.code) ?? 'it has ended'}`);
+      this.#end();
+    };
+    child.on('error', end).on('exit', () => end());
+    child.stdin.on('error', end);
+    child.stdout.setEncoding('utf8').on('error', end).on('data', (text) => {
+      const lines = (this.#rest + text).split('\n');
+      this.#rest = lines.pop();
+      if (this.#rest.length > maxBehind) end();
+      for (const line of lines) {
+        const answer = safely(() => JSON.parse(line));
+        this.#answer(answer?.ref, answer?.error === undefined ? answer : undefined);
+      }
+    });
+    for (const held of [child, child.stdin, child.stdout]) held.unref?.(); // it does not keep the process alive
+    return child;
+  }
+
+  #answer(ref, answer) {
+    this.#asked.get(ref)?.(answer);
+    this.#asked.delete(ref);
+  }
+
+  #end() {
+    this.#dead = true;
+    safely(() => this.#child?.stdin?.destroy());
+    safely(() => this.#child?.kill());
+    for (const ref of [...this.#asked.keys()]) this.#answer(ref);
+  }
+}
+
+let found;
+function judgeOfEnvironment() {
+  const program = globalThis.process?.env?.OTELLLM_JUDGE;
+  return program ? (found ??= new Judge([program, 'judge'])) : undefined;
 }
 
 // The protocols. event and document update the state.

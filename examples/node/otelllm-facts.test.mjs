@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { context, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
-import { Abort, effectOf, factsFetch, outputCached, outputFailed, outputSent, withRun, withSignal, withTool } from './otelllm-facts.mjs';
+import { Abort, effectOf, factsFetch, Judge, outputCached, outputFailed, outputSent, verdict, withRun, withSignal, withTool } from './otelllm-facts.mjs';
 
 const exporter = new InMemorySpanExporter();
 context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -346,4 +346,69 @@ test('a missing context manager is said once', async () => {
     process.off('warning', listen);
   }
   assert.deepEqual(warnings, ['OTELLLM_NO_CONTEXT']);
+});
+
+const program = process.env.OTELLLM_BIN;
+
+test('a retry loop asks the judge', { skip: program ? false : 'LEFT OUT: OTELLLM_BIN names no otelllm' }, async () => {
+  const reset = () => Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('CANARY_message'), { code: 'ECONNRESET' }) });
+  const call = { type: 'function', function: { name: 'patch', arguments: '{}' }, id: 'call_1' };
+  const broken = async (chunks) => assert.rejects(async () => (await factsFetch(answering(chunks, { error: reset() }).fetch)(url, ask())).text());
+  const judge = new Judge([program, 'judge']);
+  try {
+    const said = {};
+    await withRun('coder', { judge, toolsRecorded: true }, async () => {
+      await broken([chunk({})]);
+      said.before = await verdict(10_000);
+      await broken([chunk({ content: 'x' })]);
+      said.shown = await verdict(10_000);
+      await withRun('helper', {}, async () => {
+        await withTool({ id: 'call_1', name: 'patch', effect: 'non_idempotent' }, async () => 'done');
+        said.tool = await verdict(10_000);
+        await broken([chunk({})]);
+      });
+      said.run = await verdict(10_000);
+    });
+    assert.equal(said.before.part['llm.retry.safety'], 'safe_auto_retry');
+    assert.equal(said.before.verdict['llm.retry.safety'], 'safe_auto_retry');
+    assert.notEqual(said.shown.part['llm.retry.safety'], 'safe_auto_retry');
+    assert.equal(said.tool.part, undefined);
+    assert.notEqual(said.run.verdict['llm.retry.safety'], 'safe_auto_retry');
+    assert.ok(!JSON.stringify(said).includes('CANARY'));
+    process.env.OTELLLM_JUDGE = program;
+    await withRun('coder', {}, async () => {
+      await withTool({ id: 'call_1', name: 'patch' }, async () => 'done');
+      await broken([chunk({ content: 'x' })]);
+      outputFailed('call_1'); // of a tool that has ended before
+      said.environment = await verdict(10_000);
+    });
+    assert.equal(said.environment.part['llm.failure.class'], 'stream_interrupted');
+  } finally {
+    judge.close();
+    delete process.env.OTELLLM_JUDGE;
+  }
+});
+
+test('without an answer there is no verdict, and nothing waits', async () => {
+  assert.equal(await verdict(), undefined);
+  const commands = {
+    'that is not there': ['/no/such/otelllm', 'judge'], 'that ends': ['true'], 'that never answers': ['sleep', '600'], 'that says something else': ['echo', 'no'],
+  };
+  for (const [what, command] of Object.entries(commands)) {
+    const judge = new Judge(command);
+    const spans = await spansOf(() => withRun('coder', { judge }, async () => {
+      await (await factsFetch(answering([chunk({ content: 'x' }, 'stop'), 'data: [DONE]\n\n']).fetch)(url, ask())).text();
+      assert.equal(await verdict(100), undefined, what);
+      assert.equal(await verdict(1), undefined, what);
+    }));
+    assert.equal(spans.length, 2, what);
+    judge.close();
+  }
+});
+
+test('a judge that reads nothing is given up', async () => {
+  const judge = new Judge(['sleep', '600']);
+  for (let n = 0; n < 200; n++) judge.tell({ run: 'r', filler: 'x'.repeat(100_000) });
+  assert.equal(judge.ask({ run: 'r' }, 60_000), undefined);
+  judge.close();
 });
