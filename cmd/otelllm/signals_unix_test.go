@@ -43,13 +43,13 @@ func TestProxySecondInterrupt(t *testing.T) {
 	<-began
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	await(t, &p.stderr, "shutting down")
-	ended := make(chan int, 1)
-	go func() { ended <- p.exit(t) }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = p.Wait() }() // its status is read below
 	for limit := time.After(patience); ; { // the signal has its old meaning a moment later
 		_ = p.Process.Signal(os.Interrupt)
 		select {
-		case status := <-ended:
-			assert.Equal(t, -1, status, "by the signal")
+		case <-ended:
+			assert.Equal(t, -1, p.ProcessState.ExitCode(), "by the signal")
 			return
 		case <-time.After(tick):
 		case <-limit:

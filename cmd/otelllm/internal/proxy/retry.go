@@ -88,7 +88,7 @@ func (t *retrying) readBody(body io.Reader) (read []byte, whole bool, err error)
 		}
 		n, err := body.Read(read[len(read):cap(read)])
 		read = read[:len(read)+n]
-		if err == io.EOF { //nolint:errorlint // bodies return it bare
+		if err == io.EOF {
 			return read, true, nil
 		}
 		if err != nil {
