@@ -55,10 +55,11 @@ func TestOutputsHaveNoContent(t *testing.T) {
 			t.Run(command+" "+name, func(t *testing.T) {
 				t.Parallel()
 				var p *program
+				started := make(chan *program, 1)
 				shown := make(chan string, 1)
 				srv := model(t, func(w http.ResponseWriter, r *http.Request) {
 					if command == "run" {
-						shown <- shownOn(p, "/")
+						shown <- shownOn(<-started, "/")
 					}
 					answer(w, r)
 				})
@@ -69,6 +70,7 @@ func TestOutputsHaveNoContent(t *testing.T) {
 					want = 3
 					p = otelllm(t, asks(srv), append(append(args, "--json", filepath.Join(dir, "runs.jsonl"), "--"), asking(t, "ask")...)...)
 					p.Stdout = io.Discard // the command prints the answer
+					started <- p
 					assert.Zero(t, p.run(t), "%s", &p.stderr)
 				} else {
 					p = otelllm(t, nil, append(args, "--listen", "127.0.0.1:0", "--upstream", srv.URL)...)

@@ -45,7 +45,7 @@ func TestProxySecondInterrupt(t *testing.T) {
 	await(t, &p.stderr, "shutting down")
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = p.Wait() }() // its status is read below
-	for limit := time.After(patience); ; { // the signal has its old meaning a moment later
+	for limit := time.After(patience); ; {           // the signal has its old meaning a moment later
 		_ = p.Process.Signal(os.Interrupt)
 		select {
 		case <-ended:

@@ -17,18 +17,19 @@ func TestSettingsOfCodex(t *testing.T) {
 	_, rest, ok := strings.Cut(string(page), "```toml\n")
 	require.True(t, ok)
 	block, _, _ := strings.Cut(rest, "```")
+	type endpoint struct{ Endpoint, Protocol string }
 	var settings struct {
 		OTel struct {
-			Exporter      map[string]struct{ Endpoint string } `toml:"exporter"`
-			TraceExporter map[string]struct{ Endpoint string } `toml:"trace_exporter"`
-			LogUserPrompt *bool                                `toml:"log_user_prompt"`
+			Exporter      map[string]endpoint `toml:"exporter"`
+			TraceExporter map[string]endpoint `toml:"trace_exporter"`
+			LogUserPrompt *bool               `toml:"log_user_prompt"`
 		} `toml:"otel"`
 	}
 	meta, err := toml.Decode(block, &settings)
 	require.NoError(t, err)
 	assert.Empty(t, meta.Undecoded())
-	assert.Equal(t, "http://127.0.0.1:4317", settings.OTel.Exporter["otlp-grpc"].Endpoint)
-	assert.Equal(t, "http://127.0.0.1:4317", settings.OTel.TraceExporter["otlp-grpc"].Endpoint)
+	assert.Equal(t, endpoint{"http://127.0.0.1:4318/v1/logs", "binary"}, settings.OTel.Exporter["otlp-http"])
+	assert.Equal(t, endpoint{"http://127.0.0.1:4318/v1/traces", "binary"}, settings.OTel.TraceExporter["otlp-http"])
 	require.NotNil(t, settings.OTel.LogUserPrompt)
 	assert.False(t, *settings.OTel.LogUserPrompt)
 }
