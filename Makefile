@@ -144,12 +144,13 @@ $(AGENT_PACKAGES): examples/agents/package.json examples/agents/package-lock.jso
 	@touch $@
 
 .PHONY: agents-matrix
-agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few, TESTFLAGS='-run TestTelemetry/codex/r500' for one; UPDATE=1 writes their pages
-	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 150m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update)
+agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few, TESTFLAGS='-run TestTelemetry/codex/r500' for one; UPDATE=1 writes their pages, RECORD=FOLDER what they export
+	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 150m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update) \
+		$(if $(RECORD),-record "$(abspath $(RECORD))")
 
 .PHONY: agents-matrix-pages
-agents-matrix-pages: ## the pages of published agents once more, from what was played before
-	cd examples && $(PLAIN) $(GO) test -count=1 -run 'TestResults|TestClassesAcrossWays' ./e2e/agents -update
+agents-matrix-pages: ## the pages of published agents once more, from what was played before; REPLAY=FOLDER judges what RECORD kept there again
+	cd examples && $(PLAIN) $(GO) test -count=1 -run 'TestResults|TestReplay' ./e2e/agents -update $(if $(REPLAY),-replay "$(abspath $(REPLAY))")
 
 .PHONY: agents-matrix-short
 agents-matrix-short: otelllm ## a few faults of three published agents and of programs in Python, in two minutes: 580 MB of packages

@@ -94,7 +94,7 @@ func compare(t *testing.T, a *agent, f *fault, argv []string, bin string, serve 
 	through := play(t, a, f, argv, way{bin: bin}, serve)
 	t.Logf("direct:  %d+%d requests, exit %d, tool %d, killed %v", direct.main, direct.side, direct.exit, direct.toolRuns, direct.killed)
 	t.Logf("through: %d+%d requests, exit %d, tool %d, killed %v\n%s", through.main, through.side, through.exit, through.toolRuns, through.killed, through.stderr)
-	note(t, a, f, byProxy, &through)
+	note(t, a, f, byProxy, through.did(), &through)
 	same(t, direct, through)
 	judge(t, f, through)
 	private(t, through)

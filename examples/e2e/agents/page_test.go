@@ -53,9 +53,9 @@ var results struct {
 }
 
 // note assesses what was played in one way, and keeps it for the pages.
-func note(t *testing.T, a *agent, f *fault, way string, o *outcome) {
+func note(t *testing.T, a *agent, f *fault, way, did string, o *outcome) {
 	t.Helper()
-	r := result{Agent: a.title(), Fault: f.name, Way: way, Did: o.did(), Side: o.side, Said: saidOf(o.records)}
+	r := result{Agent: a.title(), Fault: f.name, Way: way, Did: did, Side: o.side, Said: saidOf(o.records)}
 	require.NoError(t, r.assess())
 	t.Logf("%s: %s: %s", way, r.Mark, strings.Join(r.Said, "; "))
 	assert.NotContains(t, []mark{wrong, unsafe}, r.Mark, "%s: %s", way, r.Said)

@@ -38,7 +38,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-var recordTo = flag.String("record", "", "a `folder` for what the agents export, as OTLP JSON")
+var (
+	recordTo   = flag.String("record", "", "a `folder` for what the agents export, as OTLP JSON")
+	replayFrom = flag.String("replay", "", "a `folder` that -record wrote: its recordings are judged in place of what was played")
+)
 
 // TestTelemetry judges agents by nothing but what they export themselves.
 func TestTelemetry(t *testing.T) {
@@ -76,16 +79,60 @@ func export(t *testing.T, a *agent, f *fault, argv []string, serve serving) {
 	did := play(t, a, f, argv, way{otlp: out.url}, serve)
 	out.save(t, a.title(), f.name)
 	t.Logf("%s; %d spans, %d log records", did.did(), count(out.traces, ptrace.Traces.SpanCount), count(out.logs, plog.Logs.LogRecordCount))
+	if a.otlp.logs && f.name == "ok_tool" && *recordTo == "" {
+		assert.True(t, out.hasPrompt(t), "content is exported, for nothing of it to be copied")
+	}
+	judgeExports(t, a, f, out, did.did(), did)
+}
+
+// judgeExports judges what an agent exported, from its spans and from its logs, too.
+func judgeExports(t *testing.T, a *agent, f *fault, out *receiver, did string, o outcome) {
+	t.Helper()
 	for way, logs := range map[string][]plog.Logs{bySpans: nil, byLogs: out.logs} {
 		if way == byLogs && !a.otlp.logs {
 			continue
 		}
-		did.records = classified(t, out.traces, logs)
-		if a.otlp.logs && f.name == "ok_tool" && *recordTo == "" {
-			assert.True(t, out.hasPrompt(t), "content is exported, for nothing of it to be copied")
+		o.records = classified(t, out.traces, logs)
+		private(t, o)
+		note(t, a, f, way, did, &o)
+	}
+}
+
+// TestReplay judges recordings. What the agent did is what it did when the cell was played.
+func TestReplay(t *testing.T) {
+	if *replayFrom == "" {
+		t.Skip("-replay names no folder")
+	}
+	played := storedResults(t)
+	all := []*agent{&codexWS}
+	for i := range agents {
+		all = append(all, &agents[i])
+	}
+	for _, a := range all {
+		for _, name := range played.faults {
+			r, ok := played.cells[[3]string{a.title(), name, bySpans}]
+			path := filepath.Join(*replayFrom, a.title(), name)
+			if _, err := os.Stat(path + ".traces.jsonl"); err != nil || !ok {
+				continue
+			}
+			t.Run(a.title()+"/"+name, func(t *testing.T) {
+				out := &receiver{}
+				out.load(t, path)
+				judgeExports(t, a, faultOf(r.Agent, name), out, r.Did, outcome{side: r.Side})
+			})
 		}
-		private(t, did)
-		note(t, a, f, way, &did)
+	}
+}
+
+// load reads what save wrote.
+func (r *receiver) load(t *testing.T, path string) {
+	t.Helper()
+	for _, signal := range []string{"traces", "logs"} {
+		raw, err := os.ReadFile(path + "." + signal + ".jsonl")
+		require.NoError(t, err)
+		for line := range bytes.Lines(raw) {
+			require.NoError(t, r.take("/v1/"+signal, line, true))
+		}
 	}
 }
 
