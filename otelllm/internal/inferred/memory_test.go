@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -117,31 +118,35 @@ func TestMemory(t *testing.T) {
 			if testing.Short() && len(tt.steps) > 1 {
 				t.Skip("takes seconds")
 			}
-			limits := kinship.DefaultConfig()
-			limits.MaxBytes = tt.bytes
-			provider := sdktrace.NewTracerProvider()
-			var registry live.Registry
-			before := inUse()
-			s := Source{Runs: &Runs{}, Limits: limits, Run: agentrun.Config{TracerProvider: provider, Live: &registry}}
-			now := time.Now()
-			for i := range tt.n {
-				a := newAgentOfMany(t, &s, i)
-				a.calls = tt.calls
-				for range tt.steps[i%len(tt.steps)] {
-					a.step(now)
+			synctest.Test(t, func(t *testing.T) {
+				limits := kinship.DefaultConfig()
+				limits.MaxBytes = tt.bytes
+				provider := sdktrace.NewTracerProvider()
+				var registry live.Registry
+				before := inUse()
+				s := Source{Runs: &Runs{}, Limits: limits, Run: agentrun.Config{TracerProvider: provider, Live: &registry}}
+				now := time.Now()
+				for i := range tt.n {
+					a := newAgentOfMany(t, &s, i)
+					a.calls = tt.calls
+					for range tt.steps[i%len(tt.steps)] {
+						a.step(now)
+					}
 				}
-			}
-			kept := inUse() - before
-			_, _, open := registry.Len()
-			t.Logf("%d open runs: %d kB, %d kB counted", open, kept>>10, s.Runs.tracker.Bytes()>>10)
-			assert.LessOrEqual(t, s.Runs.tracker.Bytes(), tt.bytes)
-			assert.LessOrEqual(t, float64(kept), 1.1*float64(tt.bytes))
-			assert.InEpsilon(t, kept, s.Runs.tracker.Bytes(), 0.4)
-			assert.Equal(t, tt.all, open == tt.n)
-			s.Runs.Shutdown()
-			_, _, open = registry.Len()
-			assert.Zero(t, open)
-			runtime.KeepAlive(&s)
+				kept := inUse() - before
+				_, _, open := registry.Len()
+				t.Logf("%d open runs: %d kB, %d kB counted", open, kept>>10, s.Runs.tracker.Bytes()>>10)
+				assert.LessOrEqual(t, s.Runs.tracker.Bytes(), tt.bytes)
+				assert.LessOrEqual(t, float64(kept), 1.1*float64(tt.bytes))
+				assert.InEpsilon(t, kept, s.Runs.tracker.Bytes(), 0.4)
+				assert.Equal(t, tt.all, open == tt.n)
+				s.Runs.Shutdown()
+				_, _, open = registry.Len()
+				assert.Zero(t, open)
+				runtime.KeepAlive(&s)
+				// A timer that is set keeps the runs of this test. It must not fire within the next one.
+				time.Sleep(2 * maxTimer)
+			})
 		})
 	}
 }
