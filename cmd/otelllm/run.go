@@ -165,6 +165,9 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	}
 	slices.Reverse(records) // the first run first
 	all.take(records)
+	if served.session.Store.Cut() > 0 && (o.json != "" || len(o.failOn) > 0) {
+		fmt.Fprintln(os.Stderr, "otelllm: a run had more model calls and tools than there is room for: --json and --fail-on lack its beginning")
+	}
 	matched, jsonErr := all.close()
 	if !o.quiet {
 		printSummary(os.Stderr, records, served.session.Store.Dropped(), code == 0)

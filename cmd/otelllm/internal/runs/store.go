@@ -24,6 +24,7 @@ type Store struct {
 	order   *list.List                        // least recently changed first
 	spans   int
 	dropped int
+	cut     int           // of dropped, those of traces that began anew
 	change  uint64        // number of the last change of a trace
 	changed chan struct{} // closed at the next change
 }
@@ -60,7 +61,7 @@ func (s *Store) add(td ptrace.Traces) (gone []*trace) {
 			for _, span := range ss.Spans().All() {
 				t := s.trace(span.TraceID())
 				if t.n >= s.maxSpans { // a trace without end: the new spans count
-					s.spans, s.dropped = s.spans-t.n, s.dropped+t.n
+					s.spans, s.dropped, s.cut = s.spans-t.n, s.dropped+t.n, s.cut+t.n
 					t.spans, t.n = report.Spans{}, 0
 				}
 				t.spans.AddSpan(rs.Resource(), ss.Scope(), span)
@@ -180,4 +181,12 @@ func (s *Store) Dropped() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropped
+}
+
+// Cut returns how many of them were the beginning of a trace that was larger than the store:
+// its record is not whole.
+func (s *Store) Cut() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cut
 }

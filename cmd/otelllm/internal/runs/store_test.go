@@ -75,6 +75,7 @@ func TestStoreGivesAwayWhatItForgets(t *testing.T) {
 		s.Add(request(i/2, i))
 	}
 	assert.Len(t, given, 90)
+	assert.Zero(t, s.Cut())
 	for _, r := range s.Records() {
 		given[r.SpanID]++
 	}
@@ -95,6 +96,7 @@ func TestStoreBoundsOneTrace(t *testing.T) {
 	assert.NotEmpty(t, records)
 	assert.LessOrEqual(t, len(records), 100)
 	assert.Equal(t, 1000, s.Dropped()+s.spans)
+	assert.Equal(t, s.Dropped(), s.Cut())
 }
 
 // The work for a span, and for the records of what has not changed, does not grow with what is
