@@ -65,7 +65,7 @@ func (o *outputOptions) open(ctx context.Context, log *slog.Logger) (*outputs, e
 	return out, nil
 }
 
-// createOutput creates a file for runs, which name models and tools of this user: nobody else
+// createOutput creates a file for runs, which name models and tools of this user: no other user
 // may read it.
 func createOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -22,7 +22,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// refusesWithCanary answers with an error whose message repeats what nobody may record.
+// refusesWithCanary answers with an error whose message repeats what must not be recorded.
 func refusesWithCanary(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
@@ -46,8 +46,8 @@ func shownOn(p *program, path string) string {
 	return resp.Status + string(all) + fmt.Sprint(err)
 }
 
-// Every output has the run, and none has prompts, answers or keys, whatever is logged. Nobody
-// else can read the files.
+// Every output has the run, and none has prompts, answers or keys, whatever is logged. Only their
+// owner can read the files.
 func TestOutputsHaveNoContent(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{"whole": whole, "broken": broken, "refused": refusesWithCanary} {

@@ -211,7 +211,7 @@ type serveOptions struct {
 	grace     time.Duration
 	log       *slog.Logger
 	maxSpans  int                   // in memory; 0: as many as a session keeps
-	forgotten func([]report.Record) // gets what there is no room for; nil: nobody needs it
+	forgotten func([]report.Record) // gets what there is no room for; may be nil
 }
 
 // serve starts a session and the proxy, on ln, which the proxy closes.

@@ -74,7 +74,7 @@ type Config struct {
 	// seconds.
 	HeaderLimit time.Duration
 	// IdleLimit is how long a client's connection may be idle; 0 is half an hour. Clients and
-	// providers end idle connections after minutes, so nobody finds one closed because of it.
+	// providers end idle connections after minutes, so a client finds none closed because of it.
 	IdleLimit time.Duration
 	// TrustTraceContext makes the spans of requests children of the client's own, if a
 	// request has trace context. It is passed on upstream as it came in any case.

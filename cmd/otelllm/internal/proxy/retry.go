@@ -31,7 +31,7 @@ type retrying struct {
 	room atomic.Int64 // in bytes, for bodies
 }
 
-// take takes room for n more bytes of a body. It reports false if there is none.
+// take takes room for n more bytes of a body. It reports whether there was.
 func (t *retrying) take(n int) bool {
 	if t.room.Add(-int64(n)) < 0 {
 		t.room.Add(int64(n))

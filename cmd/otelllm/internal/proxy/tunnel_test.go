@@ -129,7 +129,7 @@ const (
 )
 
 // A WebSocket ends on the one side as it does on the other.
-// A switch of protocols that nobody asked for ends on both sides, and not when memory is
+// A switch of protocols without a request for it ends on both sides, and not when memory is
 // collected.
 func TestWebSocketNotAskedFor(t *testing.T) {
 	const switched = "HTTP/1.1 101 Switching Protocols\r\n"

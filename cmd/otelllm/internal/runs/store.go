@@ -17,7 +17,7 @@ import (
 // for concurrent use.
 type Store struct {
 	maxSpans  int
-	forgotten func([]report.Record) // nil: nobody needs them
+	forgotten func([]report.Record) // may be nil
 
 	mu      sync.Mutex
 	traces  map[pcommon.TraceID]*list.Element // of *trace

@@ -28,7 +28,7 @@ type Config struct {
 	ServiceName string
 	// MaxSpans is how many spans the Store keeps; 0 for DefaultMaxSpans.
 	MaxSpans int
-	// Forgotten gets the records that the Store has no room for any more; nil: nobody needs them.
+	// Forgotten gets the records that the Store has no room for any more; may be nil.
 	Forgotten func([]report.Record)
 	// RetryWait and OutputWait are those of [otelllm.InferredRuns].
 	RetryWait, OutputWait time.Duration
