@@ -128,7 +128,6 @@ const (
 	handshake = "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 
-// A WebSocket ends on the one side as it does on the other.
 // A switch of protocols without a request for it ends on both sides, and not when memory is
 // collected.
 func TestWebSocketNotAskedFor(t *testing.T) {
@@ -161,6 +160,7 @@ func TestWebSocketNotAskedFor(t *testing.T) {
 	}
 }
 
+// A WebSocket ends on the one side as it does on the other.
 func TestWebSocketEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
