@@ -19,7 +19,8 @@ type delivery struct {
 	parcel    *parcel // spans that are judged, nil where there are none
 	links     []hold.Link
 	exchanges []exchange
-	size      int // bytes that the budget knows of
+	size      int  // bytes that the budget knows of
+	replayed  bool // nothing of an earlier process comes after it
 }
 
 // hasSpans reports whether there are spans in the delivery that the lane is to take over.

@@ -38,6 +38,7 @@ const (
 // announced. It is safe for concurrent use.
 type innerRuns struct {
 	corrections *corrections
+	started     *started
 	judged      *hold.Judged // remembers the traces of which runs are forgotten to make room
 	limit       int          // of each generation
 
@@ -54,8 +55,11 @@ type runsByTrace struct {
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
 // bytes, and in as many the runs that late spans may correct.
-func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged) *innerRuns {
-	return &innerRuns{judged: judged, corrections: newCorrections(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
+func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, s *started) *innerRuns {
+	return &innerRuns{
+		started: s, judged: judged, corrections: newCorrections(period, bytes),
+		limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period},
+	}
 }
 
 // add keeps a run that may be within another one: one that has a parent. What the runs

@@ -24,7 +24,7 @@ func judge(
 	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger, setStatus bool,
 ) assemble.Diagnoses {
 	within := inner.of(release, t)
-	release.Missing = release.Missing || release.Run != nil && inner.judged.Forgotten(release.Trace)
+	inner.setGaps(now, release)
 	d := j.Diagnose(release, within)
 	inner.add(now, release.Trace, release.Run, within, &d)
 	if release.Final && release.Run != nil && d.Run == nil {

@@ -87,7 +87,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Limits:         p.limits,
 	})
 	l.buffer.SetMaxFactBytes(factBytes)
-	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged())
+	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged(), &p.started)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
 	return l
 }
@@ -154,6 +154,9 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 		l.use(a.Items)
 	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
+	if d.replayed {
+		l.buffer.Replayed(now)
+	}
 	for _, a := range d.arrivals {
 		l.interest.add(a.Trace, -1) // the buffer has counted it now
 	}

@@ -12,10 +12,13 @@ import (
 )
 
 // replay takes over what an earlier process left in the storage: the record of judged
-// runs, and then its spans.
+// runs, and then its spans. No time passes for those until all are read.
 func (p *classifier) replay(ctx context.Context) error {
 	if err := p.recall(ctx); err != nil {
 		return fmt.Errorf("replaying what an earlier process had judged: %w", err)
+	}
+	for _, s := range p.shards {
+		s.replay()
 	}
 	spans := 0
 	err := p.store.journal.Replay(ctx, func(r *journal.Replayed) error {
@@ -25,6 +28,11 @@ func (p *classifier) replay(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("replaying the spans of an earlier process: %w", err)
+	}
+	p.started.hold = p.cfg.MaxHold
+	p.started.set(p.clock.Now())
+	for _, s := range p.shards {
+		s.replayed()
 	}
 	if spans > 0 {
 		p.logger.Info("Replayed spans that an earlier process had held or kept the facts of", zap.Int("spans", spans))

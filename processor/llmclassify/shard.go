@@ -38,6 +38,9 @@ type shard struct {
 	mu    sync.Mutex
 	count atomic.Int32 // of lanes: no index is higher
 
+	// replaying: what an earlier process held is being read. It is guarded by mu.
+	replaying bool
+
 	// recalled is what earlier processes judged. It is not known of which tenant it was.
 	recalled []journal.Judged
 }
@@ -48,6 +51,25 @@ func (s *shard) recall(r *journal.Judged) {
 	kept := *r
 	kept.Runs, kept.Spans = slices.Clone(r.Runs), slices.Clone(r.Spans)
 	s.recalled = append(s.recalled, kept)
+}
+
+// replay lets the lanes know that what an earlier process held is being read. It is called
+// before there is a lane.
+func (s *shard) replay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replaying = true
+}
+
+// replayed lets the lanes know that they have all of that, once they have received what is
+// on its way to them.
+func (s *shard) replayed() {
+	s.mu.Lock()
+	s.replaying = false
+	s.mu.Unlock()
+	for l := range s.all {
+		l.inbox.put(&delivery{replayed: true})
+	}
 }
 
 // newShard makes one of n shards.
@@ -67,6 +89,9 @@ func (s *shard) lane(t *tenant) *lane {
 	}
 	l := newLane(s.shared, t, s.n, s.wake)
 	l.recall(s.recalled)
+	if s.replaying {
+		l.buffer.Replay()
+	}
 	if !s.cfg.hasTenants() { // it is the only one
 		s.recalled = nil
 	}

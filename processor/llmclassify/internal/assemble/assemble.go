@@ -238,7 +238,9 @@ func (j *Judge) partial(release *Release) bool {
 			return false
 		}
 	default:
-		return false
+		if !release.Final || !release.Gaps || counted(release) {
+			return false
+		}
 	}
 	calls, last := 0, 0
 	for i := range j.relations {
@@ -250,6 +252,12 @@ func (j *Judge) partial(release *Release) bool {
 		return true
 	}
 	return len(j.relations[last].attempts) > 0 && !j.passesOn(release, last)
+}
+
+// counted reports whether the run of a release announced how many parts it has, so that it
+// shows if one is missing.
+func counted(release *Release) bool {
+	return release.Run != nil && release.Run.Announced.Known && !release.Run.Announced.Void
 }
 
 // passesOn reports whether a request is one that a gateway served and only passed on, as far

@@ -89,6 +89,7 @@ type Buffer[F any] struct {
 	bytes     int         // estimated memory of held spans
 	factBytes int         // estimated memory of everything else
 	forgotten int
+	replaying bool // see Replay
 }
 
 // New makes an empty buffer.
@@ -180,6 +181,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 				b.traces[a.Trace] = t
 				b.watch(a.Trace, 1)
 			}
+			t.replayed = t.replayed || b.replaying
 			t.add(it, at, b.age(now.Add(b.cfg.Settle)))
 			if it.Spent {
 				b.read(it)
@@ -325,6 +327,9 @@ func (b *Buffer[F]) Trace(trace pcommon.TraceID) *Trace[F] { return b.traces[tra
 
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
 func (b *Buffer[F]) Next() (time.Time, bool) {
+	if b.replaying {
+		return time.Time{}, false
+	}
 	next := b.firstDue()
 	at, ok := next.first()
 	return b.time(at), ok
@@ -340,10 +345,14 @@ func (b *Buffer[F]) firstDue() *deadlines[F] {
 }
 
 // Due releases what is due, the earliest trace first, until that is work for about limit
-// spans. If more is due, Next returns a time that is not after now.
+// spans. If more is due, Next returns a time that is not after now. Nothing is due during a
+// replay.
 func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
 	b.judged.Rotate(now)
+	if b.replaying {
+		return nil
+	}
 	for limit > 0 {
 		next := b.firstDue()
 		if first, ok := next.first(); !ok || first > at {

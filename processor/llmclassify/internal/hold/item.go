@@ -173,4 +173,7 @@ type Release[F any] struct {
 	Missing bool
 	// LinksLost: chains of parents in its trace break off as there was no room for links.
 	LinksLost bool
+	// Gaps: parts of the run may be missing or may have gone to another run, which does not
+	// matter if it announced how many it has and they are here.
+	Gaps bool
 }

@@ -330,6 +330,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 func (g *group[F]) release(t *Trace[F], why Reason, items int) Release[F] {
 	return Release[F]{
 		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing || t.untested, LinksLost: t.linksLost,
+		Gaps:    t.linksLost || t.replayed,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }

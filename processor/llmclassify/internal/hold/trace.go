@@ -36,6 +36,8 @@ type Trace[F any] struct {
 	missing bool
 	// linksLost: there was no room for links of it.
 	linksLost bool
+	// replayed: an earlier process received spans of it. The links that it had are lost.
+	replayed bool
 	// untested: of the runs that go now it is not known whether others are within them.
 	untested bool
 

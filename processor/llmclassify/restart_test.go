@@ -1,0 +1,203 @@
+package llmclassify
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// uncountedRun is a run that announces no numbers, and failed with a request that the provider
+// refused: if that was all, it is safe to repeat.
+func uncountedRun(from, to float64) []spanSpec {
+	return []spanSpec{
+		unannounced(runSpan(1, from, to, 1, 0)).failed("429"),
+		requestSpan(2, 1, from+0.1, from+0.2).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"),
+	}
+}
+
+// shownBefore is a request of the run that showed text.
+func shownBefore(from float64) spanSpec {
+	return requestSpan(3, 1, from+0.01, from+0.05).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+}
+
+// slowDisk is a disk on which reading a key takes until it is let go.
+type slowDisk struct {
+	*disk
+	key   string
+	letGo chan struct{}
+	reads chan struct{} // is closed when the key is read
+}
+
+type slowClient struct {
+	diskClient
+	*slowDisk
+}
+
+func (d *slowDisk) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
+	return slowClient{diskClient{d.disk}, d}, nil
+}
+
+func (c slowClient) Get(ctx context.Context, key string) ([]byte, error) {
+	if key == c.key {
+		close(c.reads)
+		<-c.letGo
+	}
+	return c.diskClient.Get(ctx, key)
+}
+
+func (c slowClient) Set(ctx context.Context, key string, value []byte) error {
+	return c.diskClient.Set(ctx, key, value)
+}
+
+func (c slowClient) Delete(ctx context.Context, key string) error {
+	return c.diskClient.Delete(ctx, key)
+}
+
+func (c slowClient) Batch(ctx context.Context, ops ...*storage.Operation) error {
+	return c.diskClient.Batch(ctx, ops...)
+}
+
+func (slowClient) Close(context.Context) error { return nil }
+
+// No run is judged while the journal of an earlier process is read: more of it may follow.
+func TestNoVerdictDuringReplay(t *testing.T) {
+	d := newDisk()
+	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, uncountedRun(0, 1)...)
+	const others = 12
+	for n := range others {
+		h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(byte(n+2)))
+	}
+	h.consume(t, shownBefore(0))
+	require.Empty(t, h.sink.AllTraces())
+
+	id := component.MustNewID("disk")
+	cfg := defaultConfig()
+	cfg.Storage = &id
+	slow := &slowDisk{disk: d, key: "13", letGo: make(chan struct{}), reads: make(chan struct{})}
+	require.Contains(t, d.entries(), slow.key)
+	clock, sink := newManualClock(), new(consumertest.TracesSink)
+	clock.advance(10 * time.Second)
+	set := processortest.NewNopSettings(metadata.Type)
+	p, err := newClassifier(set, cfg, sink, clock)
+	require.NoError(t, err)
+	done := make(chan error)
+	go func() { done <- p.Start(t.Context(), hostWith{id: slow}) }()
+	<-slow.reads
+	for p.load().traces < others+1 && sink.SpanCount() == 0 {
+		runtime.Gosched()
+	}
+	assert.Empty(t, sink.AllTraces(), "there is more of the run")
+	close(slow.letGo)
+	require.NoError(t, <-done)
+	l := p.shards[0].lane(p.tenants.others)
+	for sink.SpanCount() == 0 && (!l.inbox.empty() || !clock.waitsUntil(clock.Now().Add(defaultSettle))) {
+		runtime.Gosched()
+	}
+	assert.Empty(t, sink.AllTraces(), "it has not settled here")
+	clock.advance(defaultSettle)
+	for sink.SpanCount() < 3 {
+		runtime.Gosched()
+	}
+	require.NoError(t, p.Shutdown(t.Context()))
+	got := verdicts(outOf(sink))
+	assert.Equal(t, semconv.TriggerRunEnded, got[1].trigger)
+	assert.Equal(t, semconv.RunOutcomeFailed, got[1].outcome)
+	assert.Greater(t, got[1].safety, safe)
+	assert.Equal(t, semconv.RetryReasonVisibleOutput, got[1].reason)
+}
+
+func outOf(sink *consumertest.TracesSink) ptrace.Traces {
+	return (&harness{sink: sink}).out()
+}
+
+// The time for which a process is down does not count for settle: the senders could not send
+// what is missing. For max_hold after the start, a run that began before may lack parts, unless
+// it announced how many it has.
+func TestDowntime(t *testing.T) {
+	const down = 10 * time.Second
+	restart := func(t *testing.T, specs ...spanSpec) *harness {
+		d := newDisk()
+		h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+		h.pass(t, time.Second)
+		h.consume(t, specs...)
+		h.pass(t, 50*time.Millisecond)
+		require.Empty(t, h.sink.AllTraces())
+		h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now().Add(down))
+		h.pass(t, 0)
+		require.Empty(t, h.sink.AllTraces(), "its senders wait, too")
+		return h
+	}
+	t.Run("its parts come", func(t *testing.T) {
+		h := restart(t, uncountedRun(0, 1)...)
+		h.pass(t, time.Second)
+		h.consume(t, shownBefore(0))
+		h.pass(t, defaultSettle)
+		got := verdicts(h.out())
+		assert.Equal(t, semconv.RetryReasonVisibleOutput, got[1].reason)
+		assert.Greater(t, got[1].safety, safe)
+	})
+	t.Run("its parts come later", func(t *testing.T) {
+		h := restart(t, uncountedRun(0, 1)...)
+		h.pass(t, defaultSettle)
+		got := verdicts(h.out())
+		assert.Equal(t, semconv.TriggerRunEnded, got[1].trigger)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, got[1].reason)
+		assert.Greater(t, got[1].safety, safe)
+	})
+	t.Run("all are announced", func(t *testing.T) {
+		h := restart(t, uncountedRun(0, 1)[1])
+		h.consume(t, runSpan(1, 0, 1, 1, 0).failed("429"))
+		assert.Equal(t, safe, verdicts(h.out())[1].safety)
+	})
+	// Of the others nothing was here before.
+	judged := func(t *testing.T, after time.Duration, from, to float64) verdict {
+		h := newHarnessOn(t, newDisk(), defaultConfig(), nil, t0.Add(down))
+		h.pass(t, after)
+		h.consume(t, uncountedRun(from, to)...)
+		h.pass(t, defaultSettle)
+		return verdicts(h.out())[1]
+	}
+	t.Run("began before", func(t *testing.T) {
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(t, 3*time.Second, 0, 12).reason)
+	})
+	t.Run("began before, long ago", func(t *testing.T) {
+		assert.Equal(t, safe, judged(t, defaultMaxHold, 0, 12).safety)
+	})
+	t.Run("began after", func(t *testing.T) {
+		assert.Equal(t, safe, judged(t, 3*time.Second, 12, 13).safety)
+	})
+	t.Run("from a recording", func(t *testing.T) {
+		assert.Equal(t, safe, judged(t, 3*time.Second, -7200, -7000).safety)
+	})
+}
+
+// Without storage, what an earlier process held is lost.
+func TestRestartWithoutStorage(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.clock.advance(10 * time.Second)
+	require.NoError(t, h.Start(t.Context(), nil))
+	close(h.quit) // its shards are driven by hand
+	h.done.Wait()
+	for trace := range byte(3) {
+		h.pass(t, defaultMaxHold)
+		h.sink.Reset()
+		for _, s := range uncountedRun(0, 12) {
+			h.consume(t, s.of(trace+1))
+		}
+		h.pass(t, defaultSettle)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
+	}
+}
