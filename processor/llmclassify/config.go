@@ -90,6 +90,11 @@ type Config struct {
 	// Tenants share memory and work fairly: each may use four times of what is free, and
 	// they take turns. At most 256 tenants are told apart. Default none: all are one.
 	TenantFrom string `mapstructure:"tenant_from"`
+
+	// Embedded says that no sender outlives the processor, and that none has sent anything
+	// before its start: it is a part of the program whose spans it judges, or judges a
+	// recording. What is missing at its shutdown never was. Programs set it; it is no option.
+	Embedded bool `mapstructure:"-"`
 }
 
 // The values of [Config.MarkStatus].

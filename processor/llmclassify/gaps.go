@@ -9,37 +9,44 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 )
 
-// started is when this process began to receive spans. Zero: not known. It is set once.
-type started struct {
-	at     atomic.Int64
-	period time.Duration // run_timeout
-	// hold is for how long parts of a run may be on their way that were sent before, where
-	// the storage has all that was received; 0 without storage.
-	hold time.Duration
+// lifetime is which spans this process can have received.
+type lifetime struct {
+	embedded bool          // see Config.Embedded
+	period   time.Duration // run_timeout
+	// hold is for how long spans may be on their way that were sent before the start, where
+	// the storage has all that was received; 0 without storage. It is set before began is.
+	hold  time.Duration
+	began atomic.Int64 // in Unix nanoseconds; 0 before the start
 }
 
-func (s *started) set(now time.Time) { s.at.Store(now.UnixNano()) }
+// begin notes when this process began to receive spans.
+func (l *lifetime) begin(now time.Time) {
+	if !l.embedded {
+		l.began.Store(now.UnixNano())
+	}
+}
 
 // clockSkew is the largest difference between the clocks of a producer and this process.
 const clockSkew = time.Second
 
-// misses reports whether parts of a run may have been received by an earlier process, or may
+// lacks reports whether parts of a run may have been received by an earlier process, or may
 // be with a sender that could not send them: the run began before this process did. Runs that
-// ended long before are not considered: they are sent again from a recording.
-func (s *started) misses(now time.Time, from, to pcommon.Timestamp) bool {
-	at := s.at.Load()
-	if at == 0 || s.hold > 0 && now.UnixNano()-at >= int64(s.hold) {
+// ended long before are not considered: they come from a recording.
+func (l *lifetime) lacks(now time.Time, from, to pcommon.Timestamp) bool {
+	began := l.began.Load()
+	if began == 0 || l.hold > 0 && now.UnixNano()-began >= int64(l.hold) {
 		return false
 	}
-	return int64(from) < at+int64(clockSkew) && int64(to) > at-int64(s.period) //nolint:gosec // before 2262
+	return int64(from) < began+int64(clockSkew) && int64(to) > began-int64(l.period) //nolint:gosec // before 2262
 }
 
 // setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
+	release.Settled = release.Settled || e.lifetime.embedded
 	run := release.Run
 	if run == nil {
 		return
 	}
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace)
-	release.Gaps = release.Gaps || release.Final && e.started.misses(now, run.Start, run.End)
+	release.Gaps = release.Gaps || release.Final && e.lifetime.lacks(now, run.Start, run.End)
 }

@@ -38,7 +38,7 @@ const (
 // announced. It is safe for concurrent use.
 type innerRuns struct {
 	corrections *corrections
-	started     *started
+	lifetime    *lifetime
 	judged      *hold.Judged // remembers the traces of which runs are forgotten to make room
 	limit       int          // of each generation
 
@@ -55,9 +55,9 @@ type runsByTrace struct {
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
 // bytes, and in as many the runs that late spans may correct.
-func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, s *started) *innerRuns {
+func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, l *lifetime) *innerRuns {
 	return &innerRuns{
-		started: s, judged: judged, corrections: newCorrections(period, bytes),
+		lifetime: l, judged: judged, corrections: newCorrections(period, bytes),
 		limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period},
 	}
 }

@@ -350,7 +350,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
 
 	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
-	e := newInnerRuns(time.Minute, 1<<20, judged, new(started))
+	e := newInnerRuns(time.Minute, 1<<20, judged, new(lifetime))
 	e.add(now, traceID(1), run(2, 0), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
 	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
@@ -369,14 +369,14 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
-	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, new(started))
+	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, new(lifetime))
 	for n := range uint64(1000) {
 		e.add(now, numbered(n), run(2, 9), assemble.Inner{}, wentWell)
 		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
 	assert.NotEmpty(t, e.kept.Now.byTrace)
 
-	e = newInnerRuns(time.Hour, 1, judged, new(started))
+	e = newInnerRuns(time.Hour, 1, judged, new(lifetime))
 	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
 	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), assemble.Inner{}, wentWell) })

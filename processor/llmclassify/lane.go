@@ -87,7 +87,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Limits:         p.limits,
 	})
 	l.buffer.SetMaxFactBytes(factBytes)
-	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged(), &p.started)
+	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged(), &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
 	return l
 }

@@ -29,8 +29,8 @@ func (p *classifier) replay(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("replaying the spans of an earlier process: %w", err)
 	}
-	p.started.hold = p.cfg.MaxHold
-	p.started.set(p.clock.Now())
+	p.lifetime.hold = p.cfg.MaxHold
+	p.lifetime.begin(p.clock.Now())
 	for _, s := range p.shards {
 		s.replayed()
 	}

@@ -201,3 +201,52 @@ func TestRestartWithoutStorage(t *testing.T) {
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
 	}
 }
+
+// At a shutdown a run goes before its parts had time to come. Without storage nothing of it is
+// known after that.
+func TestShutdownBeforeSettle(t *testing.T) {
+	stop := func(t *testing.T, specs ...spanSpec) map[byte]verdict {
+		h := newHarness(t, defaultConfig(), nil)
+		for _, s := range specs {
+			h.consume(t, s)
+		}
+		h.pass(t, 50*time.Millisecond)
+		require.NoError(t, h.Shutdown(t.Context()))
+		return verdicts(h.out())
+	}
+	t.Run("that announces nothing", func(t *testing.T) {
+		got := stop(t, uncountedRun(0, 1)...)
+		assert.Equal(t, semconv.TriggerShutdown, got[1].trigger)
+		assert.Equal(t, semconv.RunOutcomeFailed, got[1].outcome)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, got[1].reason)
+	})
+	t.Run("and nothing comes later", func(t *testing.T) {
+		cfg := defaultConfig()
+		cfg.Embedded = true
+		h := newHarness(t, cfg, nil)
+		h.consume(t, uncountedRun(0, 1)...)
+		require.NoError(t, h.Shutdown(t.Context()))
+		assert.Equal(t, safe, verdicts(h.out())[1].safety)
+	})
+	t.Run("of no run span", func(t *testing.T) {
+		refused := uncountedRun(0, 1)[1].without(semconv.RunIDKey).under(9)
+		again := refused
+		again.id, again.from, again.to = 3, 0.3, 0.4
+		got := stop(t, refused, otherSpan(9, 0, 0, 1), again)
+		assert.Equal(t, semconv.RunOutcomeFailed, got[3].outcome)
+		assert.Greater(t, got[3].safety, safe)
+	})
+	t.Run("whose parts are here", func(t *testing.T) {
+		empty := requestSpan(3, 1, 0.3, 0.9).answered("stop", counts{})
+		run := runSpan(1, 0, 1, 2, 0)
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, empty, uncountedRun(0, 1)[1], run)
+		h.pass(t, defaultSettle)
+		want := verdicts(h.out())[1]
+		require.Equal(t, safe, want.safety)
+		got := stop(t, empty, uncountedRun(0, 1)[1], run)[1]
+		assert.Equal(t, semconv.TriggerShutdown, got.trigger, "it waited for what explains the empty response")
+		got.trigger = want.trigger
+		assert.Equal(t, want, got)
+	})
+}

@@ -22,7 +22,7 @@ type shared struct {
 	interest  interest // the traces of which LLM spans are held or on their way
 	evidenced interest // the traces of which evidence is kept or on its way
 	origins   *origin.Table
-	started   started
+	lifetime  lifetime
 	limits    hold.Limits // zero but in tests
 }
 
@@ -30,9 +30,9 @@ func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t
 	h := new(health)
 	return &shared{
 		cfg: cfg, next: next, clock: c, logger: logger, telemetry: t, health: h,
-		store:   &store{health: h, telemetry: t, logger: logger},
-		origins: origin.NewTable(cfg.MaxHold, cfg.MaxHeldBytes/16),
-		started: started{period: cfg.RunTimeout},
-		budget:  budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
+		store:    &store{health: h, telemetry: t, logger: logger},
+		origins:  origin.NewTable(cfg.MaxHold, cfg.MaxHeldBytes/16),
+		lifetime: lifetime{embedded: cfg.Embedded, period: cfg.RunTimeout},
+		budget:   budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
 	}
 }

@@ -47,6 +47,7 @@ type Engine struct{ processor processor.Traces }
 func Start(ctx context.Context, config Config, next func(context.Context, ptrace.Traces) error) (*Engine, error) {
 	factory := llmclassify.NewFactory()
 	cfg := factory.CreateDefaultConfig().(*llmclassify.Config)
+	cfg.Embedded = true
 	if config.MaxHold > 0 {
 		cfg.MaxHold = config.MaxHold
 	}

@@ -222,8 +222,8 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before or forgotten, the spans went early to make room, or they are
-// beneath a root that did not wait for them. A root with nothing of its service beneath it is
+// others were judged before or forgotten, the spans went early to make room or for a shutdown,
+// or they are beneath a root that did not wait for them. A root with nothing of its service beneath it is
 // taken for all that there is, and so is one that only passes a request on.
 func (j *Judge) partial(release *Release) bool {
 	if release.Missing {
@@ -238,7 +238,8 @@ func (j *Judge) partial(release *Release) bool {
 			return false
 		}
 	default:
-		if !release.Final || !release.Gaps || counted(release) {
+		early := release.Reason == hold.Shutdown && !release.Settled
+		if !release.Final || counted(release) || !early && !release.Gaps {
 			return false
 		}
 	}

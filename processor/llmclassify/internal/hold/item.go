@@ -171,6 +171,8 @@ type Release[F any] struct {
 	// Missing: parts of the run, or of another one of its trace, have been forgotten, or are
 	// too many to be members of this release.
 	Missing bool
+	// Settled: its run does not announce its tools, and has waited for Config.Settle.
+	Settled bool
 	// LinksLost: chains of parents in its trace break off as there was no room for links.
 	LinksLost bool
 	// Gaps: parts of the run may be missing or may have gone to another run, which does not

@@ -328,8 +328,10 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 
 // release makes a release of these members of a group.
 func (g *group[F]) release(t *Trace[F], why Reason, items int) Release[F] {
+	r := t.runs.get(g.place.Run)
 	return Release[F]{
-		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing || t.untested, LinksLost: t.linksLost,
+		Settled: r != nil && r.settled,
+		Reason:  why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing || t.untested, LinksLost: t.linksLost,
 		Gaps:    t.linksLost || t.replayed,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
