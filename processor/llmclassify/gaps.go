@@ -40,6 +40,15 @@ func (l *lifetime) lacks(now time.Time, from, to pcommon.Timestamp) bool {
 	return int64(from) < began+int64(clockSkew) && int64(to) > began-int64(l.period) //nolint:gosec // before 2262
 }
 
+// outlives reports whether a run is longer than what is remembered of the runs within it for
+// certain. Where it did not end just now, it comes from a recording, and its own time counts.
+func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
+	if age := now.Sub(to.AsTime()); age > -clockSkew && age < l.period {
+		to = pcommon.NewTimestampFromTime(now)
+	}
+	return to > from && time.Duration(to-from) > l.period-clockSkew //nolint:gosec // the difference of two times
+}
+
 // setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
@@ -47,6 +56,7 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	if run == nil {
 		return
 	}
-	release.Missing = release.Missing || e.judged.Forgotten(release.Trace)
-	release.Gaps = release.Gaps || release.Final && e.lifetime.lacks(now, run.Start, run.End)
+	old := e.lifetime.outlives(now, run.Start, run.End)
+	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
+	release.Gaps = release.Gaps || release.Final && (old || e.lifetime.lacks(now, run.Start, run.End))
 }

@@ -74,13 +74,9 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept.Rotate(now)
+	e.rotateLocked(now)
 	if e.kept.Now.n >= e.limit {
-		for trace, list := range e.kept.Turn().byTrace {
-			if slices.ContainsFunc(list, func(r innerRun) bool { return !r.taken }) {
-				e.judged.Forgot(trace)
-			}
-		}
+		e.kept.Turn().eachUntaken(e.judged.Forgot)
 	}
 	for _, list := range e.lists(trace) {
 		for i := range list {
@@ -101,7 +97,22 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 func (e *innerRuns) rotate(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept.Rotate(now)
+	e.rotateLocked(now)
+}
+
+func (e *innerRuns) rotateLocked(now time.Time) {
+	if forgotten, turned := e.kept.Rotate(now); turned {
+		forgotten.eachUntaken(e.judged.ForgotOld)
+	}
+}
+
+// eachUntaken visits the traces with runs that are a part of no other one.
+func (g runsByTrace) eachUntaken(visit func(pcommon.TraceID)) {
+	for trace, list := range g.byTrace {
+		if slices.ContainsFunc(list, func(r innerRun) bool { return !r.taken }) {
+			visit(trace)
+		}
+	}
 }
 
 // hasRoom reports whether no run that is a part of no other one has to be forgotten for

@@ -410,6 +410,43 @@ func TestInnerRunsForgotten(t *testing.T) {
 	}
 }
 
+// A run may last longer than what is kept of the runs within it. It lacks them then, also
+// where it announces what its own process did; a run that was around none of them does not.
+func TestInnerRunsForgottenForTheirAge(t *testing.T) {
+	const hours = 2
+	end := hours * defaultRunTimeout.Seconds()
+	refused := uncountedRun(end-10, end)[1]
+	play := func(t *testing.T, run spanSpec) verdict {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t,
+			requestSpan(11, 10, 0.1, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("inner"),
+			runSpan(10, 0, 1, 1, 0).under(1).in("inner"))
+		for range hours {
+			h.pass(t, defaultRunTimeout)
+			h.lane().rotate(h.clock.Now())
+		}
+		h.consume(t, refused, run)
+		h.pass(t, defaultMaxHold)
+		v := verdicts(h.out())[1]
+		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
+		return v
+	}
+	for name, run := range map[string]spanSpec{
+		"announces nothing":  uncountedRun(0, end)[0],
+		"announces its own":  runSpan(1, 0, end, 1, 0).failed("429"),
+		"from the beginning": uncountedRun(-1000, end)[0],
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := play(t, run)
+			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
+			assert.Greater(t, v.safety, safe)
+		})
+	}
+	t.Run("is short", func(t *testing.T) {
+		assert.Equal(t, safe, play(t, uncountedRun(end-20, end)[0]).safety)
+	})
+}
+
 // A request that comes long before the span of its run, an inner one, is not the last answer
 // of the run around that: the outer run's own last request asked for a tool.
 func TestInnerRequestBeforeItsRun(t *testing.T) {

@@ -15,7 +15,9 @@ const (
 	// patience is longer than any portion takes: the Engine's shutdown judges what is not
 	// complete.
 	patience = time.Hour
-	noBound  = 1 << 30
+	// forever is longer than a run: all of it is given at once, and nothing is forgotten.
+	forever = 100 * 365 * 24 * time.Hour
+	noBound = 1 << 30
 )
 
 // Judge judges complete traces, given one after the other, and passes their spans to next
@@ -37,7 +39,7 @@ func Judge(ctx context.Context, again bool, traces []ptrace.Traces, next func(pt
 
 func judgePortion(ctx context.Context, again bool, traces []ptrace.Traces, next func(ptrace.Traces)) (err error) {
 	var mu sync.Mutex
-	e, err := Start(ctx, Config{MaxHold: patience, MaxHeldBytes: noBound, MaxSpansPerRun: noBound, Again: again},
+	e, err := Start(ctx, Config{MaxHold: patience, RunTimeout: forever, MaxHeldBytes: noBound, MaxSpansPerRun: noBound, Again: again},
 		func(_ context.Context, td ptrace.Traces) error {
 			mu.Lock()
 			defer mu.Unlock()
