@@ -49,6 +49,12 @@ func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
 	return to > from && time.Duration(to-from) > l.period-clockSkew //nolint:gosec // the difference of two times
 }
 
+// unmarked reports whether it may have been forgotten that parts of a run were forgotten: it
+// began before the traces were forgotten of which that was known, lately.
+func (l *lifetime) unmarked(now, lost time.Time, from pcommon.Timestamp) bool {
+	return !lost.IsZero() && now.Sub(lost) < 2*l.period && from.AsTime().Before(lost.Add(clockSkew))
+}
+
 // setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
@@ -58,5 +64,6 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
-	release.Gaps = release.Gaps || release.Final && (old || e.lifetime.lacks(now, run.Start, run.End))
+	release.Gaps = release.Gaps ||
+		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.lifetime.unmarked(now, e.judged.Lost(), run.Start))
 }

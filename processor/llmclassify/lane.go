@@ -100,6 +100,10 @@ func (l *lane) recall(list []journal.Judged) {
 	now, judged := l.clock.Now(), l.buffer.Judged()
 	for i := range list {
 		r := &list[i]
+		if r.MarksLost() {
+			judged.RecallLost(r.At)
+			continue
+		}
 		judged.Recall(now, r.At, r.Trace, r.Counts, r.Forgot, r.Runs, r.Spans)
 	}
 	judged.Recalled()

@@ -45,6 +45,12 @@ func (p *classifier) recall(ctx context.Context) error {
 	now := p.clock.Now()
 	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
 	return p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
+		if r.MarksLost() {
+			for _, s := range p.shards {
+				s.recall(r)
+			}
+			return
+		}
 		p.shards[p.shards.index(r.Trace)].recall(r)
 	})
 }

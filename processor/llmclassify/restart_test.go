@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
@@ -249,4 +250,50 @@ func TestShutdownBeforeSettle(t *testing.T) {
 		got.trigger = want.trigger
 		assert.Equal(t, want, got)
 	})
+}
+
+// Where it is forgotten, for want of room, of which traces something was forgotten, runs that
+// began before may lack parts: also after a restart.
+func TestMarksAreForgotten(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.MaxFactBytes = 1 << 10 // room for the least that is remembered
+	cfg.Shards = 2
+	d := newDisk()
+	h := newHarnessOn(t, d, cfg, nil, t0)
+	h.pass(t, time.Minute)
+	at := h.shards.of(h.tenants.others, traceID(1))
+	at.buffer.Judged().Forgot(traceID(1))
+	for n := range byte(250) { // of the same shard
+		for m := range byte(20) {
+			trace := pcommon.TraceID{n + 1, m}
+			if h.shards.of(h.tenants.others, trace) != at {
+				continue
+			}
+			td := tracesOf(t, finishedRun(1)...)
+			eachSpan(td, func(span ptrace.Span) { span.SetTraceID(trace) })
+			require.NoError(t, h.ConsumeTraces(t.Context(), td))
+		}
+	}
+	require.False(t, at.buffer.Judged().Forgotten(traceID(1)), "as there is no room")
+	judged := func(h *harness, trace byte, from, to float64) verdict {
+		h.sink.Reset()
+		for _, s := range uncountedRun(from, to) {
+			h.consume(t, s.of(trace))
+		}
+		h.pass(t, defaultSettle)
+		return verdicts(h.out())[1]
+	}
+	assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(h, 1, 0, 61).reason)
+	assert.Equal(t, safe, judged(h, 2, 62, 63).safety, "it began later")
+	h.consume(t, requestSpan(2, 1, 70, 71).of(3)) // what is remembered is written with what comes next
+	h.pass(t, defaultMaxHold)
+
+	h = newHarnessOn(t, d, cfg, nil, h.clock.Now())
+	h.pass(t, defaultMaxHold)
+	for trace := range byte(8) { // in each shard
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(h, 10+trace, 0, 130).reason)
+		assert.Equal(t, safe, judged(h, 20+trace, 70, 130).safety)
+	}
+	h.pass(t, 2*defaultRunTimeout)
+	assert.Equal(t, safe, judged(h, 30, 50, 53).safety, "for as long as the marks would have been")
 }

@@ -32,6 +32,8 @@ type Judged struct {
 	spans spanMemory
 	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
 	news  []pcommon.TraceID                   // of which something was forgotten, see TakeForgotten
+	now   time.Time                           // the last that is known
+	lost  time.Time                           // see Lost
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
@@ -39,6 +41,7 @@ type Judged struct {
 func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
 	return &Judged{
+		now:   now,
 		seed:  maphash.MakeSeed(),
 		runs:  newMemory(now, runs, max(fifth/judgedSize, minJudged)),
 		spans: newSpanMemory(now, spans, max(fifth/spanCost, minJudged)),
@@ -61,9 +64,39 @@ func (j *Judged) Rotate(now time.Time) {
 }
 
 func (j *Judged) rotateLocked(now time.Time) {
+	j.now = now
 	j.runs.Rotate(now)
 	j.spans.Rotate(now)
 	j.times.Rotate(now)
+}
+
+func (j *Judged) add(key uint64) { j.lose(j.runs.add(key)) }
+
+func (j *Judged) mark(key uint64) { j.lose(j.runs.mark(key)) }
+
+// lose notes that marks of traces were forgotten to make room.
+func (j *Judged) lose(lost bool) {
+	if lost {
+		j.lost = j.now
+		j.news = append(j.news, pcommon.TraceID{})
+	}
+}
+
+// Lost is when it was last forgotten of which traces something was forgotten, as there was
+// no room for that; zero if it never was. Any run that began before may lack parts.
+func (j *Judged) Lost() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lost
+}
+
+// RecallLost remembers what Lost was in an earlier process.
+func (j *Judged) RecallLost(at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if at.After(j.lost) {
+		j.lost = at
+	}
 }
 
 // Claim remembers runs of a trace as judged, for a caller that is about to judge them
@@ -82,9 +115,9 @@ func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.Spa
 		}
 	}
 	for _, run := range runs {
-		j.runs.add(j.key(trace, run))
+		j.add(j.key(trace, run))
 	}
-	j.runs.add(j.traceKey(trace))
+	j.add(j.traceKey(trace))
 	return true
 }
 
@@ -136,15 +169,16 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts, for
 	defer j.mu.Unlock()
 	j.rotateLocked(now)
 	old, key := now.Sub(since), j.traceKey(trace)
+	j.now = since // what has no room any more was lost then
 	if old < 2*j.runs.Period {
 		for _, run := range runs {
-			j.runs.add(j.key(trace, run))
+			j.add(j.key(trace, run))
 		}
 		if counts {
-			j.runs.add(key)
+			j.add(key)
 		}
 		if forgot {
-			j.runs.add(key ^ forgottenMark)
+			j.mark(key ^ forgottenMark)
 		}
 	}
 	for _, span := range spans {
@@ -181,7 +215,7 @@ func (j *Judged) Forgot(trace pcommon.TraceID) {
 	if !j.runs.Now.contains(key) {
 		j.news = append(j.news, trace)
 	}
-	j.runs.add(key)
+	j.mark(key)
 }
 
 // oldMark is in the key of a trace of which runs were forgotten for their age.
@@ -192,7 +226,7 @@ const oldMark = 0xbf58476d1ce4e5b9
 func (j *Judged) ForgotOld(trace pcommon.TraceID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.runs.add(j.traceKey(trace) ^ oldMark)
+	j.mark(j.traceKey(trace) ^ oldMark)
 }
 
 // ForgottenOld reports whether runs of a trace were forgotten for their age.
@@ -202,7 +236,8 @@ func (j *Judged) ForgottenOld(trace pcommon.TraceID) bool {
 	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^oldMark)
 }
 
-// TakeForgotten returns the traces of which something was forgotten since the last call.
+// TakeForgotten returns the traces of which something was forgotten since the last call. The
+// empty id stands for [Judged.Lost].
 func (j *Judged) TakeForgotten() []pcommon.TraceID {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -222,9 +257,9 @@ func (j *Judged) Forgotten(trace pcommon.TraceID) bool {
 func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.runs.add(j.key(trace, run))
+	j.add(j.key(trace, run))
 	if counts {
-		j.runs.add(j.traceKey(trace))
+		j.add(j.traceKey(trace))
 	}
 }
 
@@ -237,7 +272,7 @@ func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
 	if j.runs.Now.contains(key) {
 		return false
 	}
-	j.runs.add(key)
+	j.add(key)
 	return true
 }
 

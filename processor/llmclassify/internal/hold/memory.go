@@ -16,11 +16,20 @@ func newMemory(now time.Time, period time.Duration, limit int) memory {
 	return memory{generations.Of[hashes]{Period: period, Began: now}, limit}
 }
 
-func (m *memory) add(key uint64) {
+// add adds a key. It reports whether marks were forgotten to make room.
+func (m *memory) add(key uint64) (lost bool) {
 	if m.Now.n >= m.limit {
-		m.Turn()
+		lost = m.Turn().marks
 	}
 	m.Now.add(key)
+	return lost
+}
+
+// mark is add for a key that must not be missed.
+func (m *memory) mark(key uint64) (lost bool) {
+	lost = m.add(key)
+	m.Now.marks = true
+	return lost
 }
 
 // older makes what was added the older of both: so that it is remembered for at least
@@ -36,6 +45,7 @@ func (m *memory) older() {
 			m.Previous.add(key)
 		}
 	}
+	m.Previous.marks = m.Previous.marks || m.Now.marks
 	m.Now = hashes{}
 }
 
@@ -55,6 +65,7 @@ func (m *memory) empty() bool { return m.Now.n+m.Previous.n == 0 }
 type hashes struct {
 	slots []uint64 // a power of two of them; 0 where free
 	n     int
+	marks bool // some are of memory.mark
 }
 
 // minHashes is how many slots the smallest table has.

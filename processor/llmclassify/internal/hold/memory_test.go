@@ -73,6 +73,46 @@ func TestMemoryForgets(t *testing.T) {
 	}
 }
 
+// That marks were forgotten to make room is known, and not that they were for their age.
+func TestMarksForgotten(t *testing.T) {
+	m := newMemory(t0, 10, 100)
+	fill := func(n int) (lost bool) {
+		for range n {
+			lost = m.add(rand.Uint64()) || lost
+		}
+		return lost
+	}
+	assert.False(t, fill(1000))
+	m = newMemory(t0, 10, 100)
+	assert.False(t, m.mark(7))
+	assert.False(t, fill(199), "there is room for a generation more")
+	assert.True(t, fill(1))
+	assert.False(t, fill(1000))
+
+	m.mark(7)
+	m.Rotate(after(10))
+	m.Rotate(after(20))
+	assert.False(t, fill(1000))
+
+	m.mark(7)
+	m.older()
+	assert.True(t, fill(101), "those of an earlier process count")
+
+	j := newJudged(t0, time.Hour, time.Hour, 0)
+	j.Forgot(pcommon.TraceID{1})
+	j.Rotate(t0.Add(time.Minute))
+	for n := range byte(250) {
+		for span := range byte(10) {
+			j.run(pcommon.TraceID{n, 9}, id(span+1), true)
+		}
+	}
+	assert.Equal(t, t0.Add(time.Minute), j.Lost())
+	assert.Equal(t, []pcommon.TraceID{{1}, {}}, j.TakeForgotten())
+	next := newJudged(t0, time.Hour, time.Hour, 0)
+	next.RecallLost(j.Lost())
+	assert.Equal(t, j.Lost(), next.Lost())
+}
+
 // What an earlier process remembered is remembered for no less than that would have,
 // and is not forgotten for there being more of it than one half may have.
 func TestRecall(t *testing.T) {

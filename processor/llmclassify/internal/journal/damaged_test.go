@@ -42,6 +42,7 @@ type taken struct {
 	spans  []string // that are held
 	spent  []string
 	judged []Judged
+	lost   bool // some of judged are not known
 	logs   []string
 }
 
@@ -54,6 +55,10 @@ func takeUp(t *testing.T, client storage.Client) (*Journal, taken) {
 	var got taken
 	require.NoError(t, j.Recall(t.Context(), t0, keep, 1<<20, func(r *Judged) {
 		r.At = r.At.UTC()
+		if r.MarksLost() {
+			got.lost = true
+			return
+		}
 		got.judged = append(got.judged, *r)
 	}))
 	require.NoError(t, j.Replay(t.Context(), func(r *Replayed) error {
@@ -130,11 +135,11 @@ func TestAnyDamage(t *testing.T) {
 			case damagedKey == boundsKey && !lists:
 				want.spans, want.spent = nil, nil
 			case damagedKey == judgedKey && !lists:
-				want.judged = nil
+				want.judged, want.lost = nil, true
 			case damagedKey == segmentKey(0):
-				want.judged = want.judged[2:]
+				want.judged, want.lost = want.judged[2:], true
 			case damagedKey == partKey(1, 0):
-				want.judged = want.judged[:2]
+				want.judged, want.lost = want.judged[:2], true
 			}
 			t.Run(name+", "+damagedKey, func(t *testing.T) {
 				damages(value, func(what string, damaged []byte) {
@@ -165,6 +170,7 @@ func TestAnyDamage(t *testing.T) {
 					require.Empty(t, got.logs, what)
 					require.Equal(t, append(slices.Clone(want.spent), "new"), got.spent, what)
 					require.Equal(t, append(slices.Clone(want.judged), r), got.judged, what)
+					require.Equal(t, want.lost, got.lost, what)
 				})
 			})
 		}

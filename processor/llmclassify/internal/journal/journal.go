@@ -438,7 +438,6 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 	}
 	j.mu.Unlock()
 	if len(judged) > 0 || j.judged.pending {
-		j.judged.pending = false
 		ops = append(ops, j.judged.write(judged)...)
 	}
 	if err := j.client.Batch(ctx, ops...); err != nil {

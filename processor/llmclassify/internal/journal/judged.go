@@ -20,10 +20,16 @@ type Judged struct {
 	// Counts: the runs count as runs of the trace.
 	Counts bool
 	// Forgot: facts of the trace were forgotten, or what is here of a judged run does not
-	// outlast the process.
+	// outlast the process. Without a trace: see MarksLost.
 	Forgot bool
 	Runs   []pcommon.SpanID
 	Spans  []pcommon.SpanID // of judged runs, or between those
+}
+
+// MarksLost reports whether the record only says that earlier ones are missing which were of
+// traces of which something was forgotten.
+func (r *Judged) MarksLost() bool {
+	return r.Forgot && r.Trace.IsEmpty() && len(r.Runs)+len(r.Spans) == 0
 }
 
 // forgotBit is set in the time of a record that is Forgot. Earlier versions did not write it.
@@ -137,6 +143,9 @@ type judgedLog struct {
 	bytes  int       // of sealed
 	open   segment
 	there  bool // judgedKey is up to date
+	// lost is when the last of the records that are missing was made, if that is not written
+	// yet; else zero.
+	lost time.Time
 	// pending: records could not be written, and are to be written next
 	pending bool
 
@@ -150,6 +159,7 @@ type segment struct {
 	seq         uint64
 	bytes       int
 	began, last time.Time // of its records
+	marks       bool      // a record is Forgot
 }
 
 func segmentKey(seq uint64) string { return judgedPart + strconv.FormatUint(seq, 10) }
@@ -177,8 +187,8 @@ func readRecords(value []byte, yield func(*Judged)) (records []byte, err error) 
 
 // Recall reads what was judged by earlier processes, in order, and from then on keeps what
 // is judged for as long as keep, and in at most about bound bytes. It is called once,
-// before [Journal.Replay]. What is unreadable is set aside, and logged. It may yield a
-// record twice.
+// before [Journal.Replay]. What is unreadable is set aside, and logged, and a record that
+// MarksLost takes its place. It may yield a record twice.
 func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration, bound int, yield func(*Judged)) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -195,11 +205,15 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 		if err := j.indexUnreadable(ctx, index, newest, unreadable); err != nil {
 			return err
 		}
+		if j.found == nil {
+			l.lose(now)
+			yield(&Judged{At: now, Forgot: true})
+		}
 	}
 	l.there = index != nil
 	for _, seq := range segments {
 		s := segment{seq: seq}
-		records, _, err := j.recallPart(ctx, &s, segmentKey(seq), yield)
+		records, _, err := j.recallPart(ctx, now, &s, segmentKey(seq), yield)
 		if err != nil {
 			return err
 		}
@@ -209,7 +223,7 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	}
 	l.open.seq = newest
 	for part := range maxParts {
-		records, found, err := j.recallPart(ctx, &l.open, partKey(newest, part), yield)
+		records, found, err := j.recallPart(ctx, now, &l.open, partKey(newest, part), yield)
 		if err != nil {
 			return err
 		}
@@ -269,7 +283,7 @@ func (j *Journal) indexUnreadable(ctx context.Context, value []byte, newest uint
 }
 
 // recallPart reads the records under a key, if there are any.
-func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield func(*Judged)) (records []byte, found bool, err error) {
+func (j *Journal) recallPart(ctx context.Context, now time.Time, s *segment, key string, yield func(*Judged)) (records []byte, found bool, err error) {
 	value, err := j.client.Get(ctx, key)
 	if err != nil {
 		return nil, false, fmt.Errorf("reading judged runs from the storage: %w", err)
@@ -278,11 +292,13 @@ func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield 
 		return nil, false, nil
 	}
 	records, err = readRecords(value, func(r *Judged) {
-		s.extend(r.At)
+		s.extend(r)
 		yield(r)
 	})
 	if err != nil {
 		j.recordsUnreadable(ctx, key, value, err)
+		j.judged.lose(now)
+		yield(&Judged{At: now, Forgot: true})
 		return nil, true, nil
 	}
 	return records, true, nil
@@ -298,18 +314,50 @@ func (j *Journal) recordsUnreadable(ctx context.Context, key string, value []byt
 		zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
 }
 
-// extend extends the time of a segment to that of its next record.
-func (s *segment) extend(at time.Time) {
+// extend extends a segment by its next record.
+func (s *segment) extend(r *Judged) {
 	if s.began.IsZero() {
-		s.began = at
+		s.began = r.At
 	}
-	s.last = at
+	s.last = r.At
+	s.marks = s.marks || r.Forgot
+}
+
+// lose notes that records are missing that were made until then. They are pending as such.
+func (l *judgedLog) lose(at time.Time) {
+	if at.After(l.lost) {
+		l.lost = at
+	}
+	l.pending = true
 }
 
 // write adds records, and returns the operations that write them.
 func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	l.add(records)
-	now, all := l.open.last, len(l.records)
+	now := l.open.last
+	gone := 0
+	for _, s := range l.sealed {
+		old := now.Sub(s.last) >= l.keep
+		if !old && l.bytes+len(l.records) <= l.bound {
+			break
+		}
+		if !old && s.marks {
+			l.lose(now)
+		}
+		ops = append(ops, storage.DeleteOperation(segmentKey(s.seq)))
+		l.bytes -= s.bytes
+		gone++
+	}
+	l.sealed = l.sealed[gone:]
+	if !l.lost.IsZero() {
+		if l.lost.After(now) {
+			now = l.lost
+		}
+		l.add((&Judged{At: now, Forgot: true}).Append(nil))
+		l.lost = time.Time{}
+	}
+	l.pending = false
+	all := len(l.records)
 	full := all >= maxSegment || l.part == maxParts || now.Sub(l.open.began) >= l.keep/2
 	if full {
 		ops = append(ops, storage.SetOperation(segmentKey(l.open.seq), seal(judgedMagic, l.records)))
@@ -328,16 +376,6 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 			l.from = all
 		}
 	}
-	gone := 0
-	for _, s := range l.sealed {
-		if now.Sub(s.last) < l.keep && l.bytes+len(l.records) <= l.bound {
-			break
-		}
-		ops = append(ops, storage.DeleteOperation(segmentKey(s.seq)))
-		l.bytes -= s.bytes
-		gone++
-	}
-	l.sealed = l.sealed[gone:]
 	if full || gone > 0 || !l.there {
 		l.there = true
 		first := l.open.seq
@@ -351,23 +389,34 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 
 // add adds records without writing them.
 func (l *judgedLog) add(records []byte) {
+	if l.open.extendAll(records) {
+		l.records = append(l.records, records...)
+	}
+}
+
+// extendAll extends a segment by records. It returns false if they could not be read back.
+func (s *segment) extendAll(records []byte) bool {
 	var r Judged
-	for rest := records; len(rest) > 0; l.open.extend(r.At) {
+	for rest := records; len(rest) > 0; s.extend(&r) {
 		runs, spans, ids, err := r.header(rest)
 		if err != nil {
-			return // they could not be read back
+			return false
 		}
 		rest = ids[(runs+spans)*idSize:]
 	}
-	l.records = append(l.records, records...)
+	return true
 }
 
-// failed takes back that records were written. They are written with the next update,
-// unless updates have failed for so long that there is no room for them.
+// failed takes back that records were written. They are written with the next update, or, if
+// updates have failed for so long that there is no room for them, that they are missing.
 func (l *judgedLog) failed(before judgedLog, records []byte) {
 	*l = before
 	l.pending = l.pending || len(records) > 0
 	if len(l.records)+len(records) <= l.bound {
 		l.add(records)
+		return
 	}
+	var missing segment
+	missing.extendAll(records)
+	l.lose(missing.last)
 }

@@ -229,6 +229,73 @@ func TestJudgedBound(t *testing.T) {
 	assert.Less(t, size(), (minSegments+1)*maxSegment)
 }
 
+// Where records are deleted to make room, or cannot be written for so long that there is no
+// room for them, it stays known that they are missing if they say that something of a trace
+// was forgotten, until a record of that would be too old.
+func TestMarksLost(t *testing.T) {
+	lostAt := func(t *testing.T, m *memory) (at time.Time) {
+		_, got := recall(t, m, t0, 0)
+		for i := range got {
+			if got[i].MarksLost() {
+				at = got[i].At
+			}
+		}
+		return at
+	}
+	forgot := Judged{At: t0, Trace: pcommon.TraceID{1}, Forgot: true}
+	fill := func(t *testing.T, j *Journal, after time.Duration) {
+		for n := 0; n < 2*minSegments*maxSegment/50; n += 100 {
+			var list []Judged
+			for i := range 100 {
+				list = append(list, judgedAt(n+i, after))
+			}
+			note(t, j, list...)
+		}
+	}
+	t.Run("for want of room", func(t *testing.T) {
+		m := newMemory()
+		j, _ := recall(t, m, t0, 0)
+		note(t, j, forgot)
+		fill(t, j, time.Second)
+		assert.True(t, lostAt(t, m).Equal(judgedAt(0, time.Second).At))
+		j, _ = recall(t, m, t0, 0)
+		fill(t, j, 2*time.Second)
+		assert.True(t, lostAt(t, m).Equal(judgedAt(0, 2*time.Second).At), "also if that is deleted")
+		for n := range 4 {
+			note(t, j, judgedAt(n, keep*time.Duration(n+1)))
+		}
+		assert.Zero(t, lostAt(t, m))
+	})
+	t.Run("of no mark", func(t *testing.T) {
+		m := newMemory()
+		j, _ := recall(t, m, t0, 0)
+		fill(t, j, time.Second)
+		assert.Zero(t, lostAt(t, m))
+	})
+	t.Run("as the storage fails", func(t *testing.T) {
+		m := newMemory()
+		j, _ := recall(t, m, t0, 0)
+		tickets, err := j.Append(t.Context(), t0, nil, tracesOf("1"))
+		require.NoError(t, err)
+		m.fail = storage.ErrStorageFull
+		many := judgedAt(1, 0)
+		many.Spans = make([]pcommon.SpanID, 1000)
+		for range 2 * minSegments * maxSegment / 8000 {
+			require.Error(t, j.Update(t.Context(), nil, nil, many.Append(nil)))
+		}
+		last := forgot
+		last.At = t0.Add(time.Minute)
+		for range 1000 { // some of these are too many
+			require.Error(t, j.Update(t.Context(), nil, []Ticket{tickets(0)}, last.Append(nil)))
+		}
+		m.fail = nil
+		require.NoError(t, j.Close(t.Context()))
+		assert.True(t, lostAt(t, m).Equal(last.At.Truncate(time.Millisecond)))
+		_, replayed := reopen(t, m)
+		assert.Empty(t, replayed)
+	})
+}
+
 // What is unreadable is set aside, and the rest is known.
 func TestJudgedUnreadable(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
@@ -277,11 +344,13 @@ func TestJudgedUnreadable(t *testing.T) {
 			m := newMemory()
 			m.content[judgedKey] = index
 			j, got := recall(t, m, t0, 0)
-			assert.Empty(t, got)
+			lost := Judged{At: t0.Truncate(time.Millisecond), Forgot: true, Runs: []pcommon.SpanID{}, Spans: []pcommon.SpanID{}}
+			require.Len(t, got, 1)
+			assert.True(t, got[0].MarksLost())
 			assert.Equal(t, index, m.content[asidePrefix+judgedKey])
 			note(t, j, judgedAt(1, 0))
 			_, got = recall(t, m, t0, 0)
-			assert.Equal(t, []Judged{judgedAt(1, 0)}, got)
+			assert.Equal(t, []Judged{judgedAt(1, 0), lost}, got)
 		})
 	}
 }
