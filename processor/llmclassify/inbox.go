@@ -21,6 +21,7 @@ type delivery struct {
 	exchanges []exchange
 	size      int  // bytes that the budget knows of
 	replayed  bool // nothing of an earlier process comes after it
+	linksLost bool // there was no room for links after it
 }
 
 // hasSpans reports whether there are spans in the delivery that the lane is to take over.
@@ -35,7 +36,8 @@ const (
 	maxDeliveries = 8
 	inboxPart     = 16
 	// maxNews bounds the spans that passed and that a lane is to know of, on their way. Of
-	// more it learns nothing: runs wait for longer, and verdicts are less certain.
+	// more it learns only that there were some: runs wait for longer, and verdicts are less
+	// certain.
 	maxNews = 1 << 14
 )
 
@@ -79,6 +81,9 @@ func (b *inbox) unreserve(d *delivery) { b.places.Release(b.place(d)) }
 func (b *inbox) put(d *delivery) bool {
 	b.mu.Lock()
 	if !d.hasSpans() && b.news+d.news() > maxNews {
+		if len(d.links) > 0 {
+			b.loseLinks()
+		}
 		b.mu.Unlock()
 		return false
 	}
@@ -87,6 +92,16 @@ func (b *inbox) put(d *delivery) bool {
 	b.mu.Unlock()
 	b.wake()
 	return true
+}
+
+// loseLinks lets the lane know that links are missing, once it has what is on its way. It is
+// called under the lock.
+func (b *inbox) loseLinks() {
+	if len(b.list) == 0 {
+		b.list = append(b.list, delivery{})
+		b.wake()
+	}
+	b.list[len(b.list)-1].linksLost = true
 }
 
 // take takes out the first delivery, and gives its place back.

@@ -158,6 +158,9 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 		l.use(a.Items)
 	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
+	if d.linksLost {
+		l.buffer.LoseLinks(now)
+	}
 	if d.replayed {
 		l.buffer.Replayed(now)
 	}

@@ -163,6 +163,13 @@ func TestDowntime(t *testing.T) {
 		h.consume(t, runSpan(1, 0, 1, 1, 0).failed("429"))
 		assert.Equal(t, safe, verdicts(h.out())[1].safety)
 	})
+	t.Run("what was above them is not known any more", func(t *testing.T) {
+		h := restart(t, uncountedRun(0, 60)[1])
+		h.pass(t, 2*defaultMaxHold)
+		h.consume(t, uncountedRun(0, 60)[0])
+		h.pass(t, defaultSettle)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
+	})
 	// Of the others nothing was here before.
 	judged := func(t *testing.T, after time.Duration, from, to float64) verdict {
 		h := newHarnessOn(t, newDisk(), defaultConfig(), nil, t0.Add(down))

@@ -90,16 +90,18 @@ type Buffer[F any] struct {
 	factBytes int         // estimated memory of everything else
 	forgotten int
 	replaying bool // see Replay
+	linksLost age  // links of traces that began until then are missing, see LoseLinks
 }
 
 // New makes an empty buffer.
 func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 	cfg.Limits.setDefaults()
 	return &Buffer[F]{
-		cfg:    cfg,
-		epoch:  now,
-		traces: make(map[pcommon.TraceID]*Trace[F]),
-		judged: newJudged(now, cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
+		cfg:       cfg,
+		epoch:     now,
+		linksLost: -1,
+		traces:    make(map[pcommon.TraceID]*Trace[F]),
+		judged:    newJudged(now, cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
 	}
 }
 

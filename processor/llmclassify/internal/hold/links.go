@@ -3,6 +3,7 @@ package hold
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
@@ -106,6 +107,12 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 	}
 	return n, waited
 }
+
+// LoseLinks notes that links are missing, of any trace that is here or on its way.
+func (b *Buffer[F]) LoseLinks(now time.Time) { b.linksLost = b.age(now.Add(b.cfg.Settle)) }
+
+// lacksLinks reports whether there was no room for links of a trace.
+func (b *Buffer[F]) lacksLinks(t *Trace[F]) bool { return t.linksLost || t.began <= b.linksLost }
 
 // linkRoom is for how many more links of a trace there is room.
 func (b *Buffer[F]) linkRoom(t *Trace[F]) int {

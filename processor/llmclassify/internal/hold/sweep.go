@@ -327,19 +327,18 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 }
 
 // release makes a release of these members of a group.
-func (g *group[F]) release(t *Trace[F], why Reason, items int) Release[F] {
-	r := t.runs.get(g.place.Run)
+func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Release[F] {
+	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release[F]{
-		Settled: r != nil && r.settled,
-		Reason:  why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing || t.untested, LinksLost: t.linksLost,
-		Gaps:    t.linksLost || t.replayed,
+		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
+		Missing: t.missing || t.untested, LinksLost: linksLost, Gaps: linksLost || t.replayed,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }
 
 // releaseGroup makes the last release of a run, and removes its items from t.
 func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) Release[F] {
-	release := g.release(t, why, len(g.items))
+	release := b.release(t, g, why, len(g.items))
 	release.Final = true
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held()}
@@ -420,7 +419,7 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 			}
 		}
 		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
-		release := g.release(t, why, last-first)
+		release := b.release(t, g, why, last-first)
 		release.Missing = release.Missing || first > 0 || last < len(out)
 		for i := first; i < last; i++ {
 			it := g.items[i]

@@ -30,6 +30,7 @@ type Trace[F any] struct {
 
 	late    []pcommon.SpanID // spans that were late since the last sweep
 	pending bool             // something has arrived since the last sweep
+	began   age              // when the first of it arrived
 	rests   age              // it is not swept before this time, unless to make room
 
 	// missing: facts of it were forgotten, so that a run of it may have done more than is here.
@@ -63,7 +64,7 @@ type settling[F any] struct {
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID, now age) *Trace[F] {
-	return &Trace[F]{id: id, rests: now}
+	return &Trace[F]{id: id, began: now, rests: now}
 }
 
 // ID is the id of the trace.
