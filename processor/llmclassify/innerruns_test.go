@@ -447,6 +447,46 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 	})
 }
 
+// A run that goes before one within it was judged lacks what that did: where it goes for its
+// age, and where the other one's span is not here yet. A run beside it does not count.
+func TestInnerRunsThatGoLater(t *testing.T) {
+	shown := func(id, run byte, from float64) spanSpec {
+		return requestSpan(id, run, from, from+0.1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+	}
+	play := func(t *testing.T, run spanSpec, first, later []spanSpec) verdict {
+		cfg := defaultConfig()
+		cfg.MaxHold = 4 * defaultSettle
+		h := newHarness(t, cfg, nil)
+		h.consume(t, append(first, uncountedRun(0, 1)[1], run)...)
+		h.pass(t, defaultSettle*9/10)
+		h.consume(t, later...)
+		h.pass(t, defaultSettle/10)
+		h.pass(t, cfg.MaxHold-defaultSettle)
+		v := verdicts(h.out())[1]
+		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
+		return v
+	}
+	uncounted, counted := uncountedRun(0, 1)[0], runSpan(1, 0, 1, 1, 0).failed("429")
+	t.Run("its span is here", func(t *testing.T) {
+		inner := []spanSpec{runSpan(10, 0.3, 0.9, 2, 0).under(1).in("inner"), requestSpan(11, 10, 0.4, 0.5).answered("stop", answer).in("inner")}
+		v := play(t, uncounted, nil, inner)
+		assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
+		inner[0].parent = 0
+		v = play(t, uncounted, nil, inner)
+		assert.Equal(t, semconv.TriggerRunEnded, v.trigger)
+		assert.Equal(t, safe, v.safety, "it is beside it")
+	})
+	t.Run("its requests are", func(t *testing.T) {
+		v := play(t, uncounted, []spanSpec{shown(11, 10, 0.4)}, nil)
+		assert.Equal(t, semconv.TriggerRunEnded, v.trigger)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
+		assert.Equal(t, safe, play(t, counted, []spanSpec{shown(11, 10, 0.4)}, nil).safety, "all that it announced is here")
+		assert.Equal(t, safe, play(t, uncounted, []spanSpec{shown(11, 10, 1.4)}, nil).safety, "it began later")
+		assert.Equal(t, safe, play(t, uncounted, []spanSpec{shown(11, 10, 0.4).of(2)}, nil).safety, "it is of another trace")
+	})
+}
+
 // A request that comes long before the span of its run, an inner one, is not the last answer
 // of the run around that: the outer run's own last request asked for a tool.
 func TestInnerRequestBeforeItsRun(t *testing.T) {

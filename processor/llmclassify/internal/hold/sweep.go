@@ -30,6 +30,7 @@ type group[F any] struct {
 
 	unexplained bool
 	upstream    bool
+	gaps        bool        // runs within it may be here whose spans are not
 	others      []Member[F] // of other groups, where unexplained or upstream
 }
 
@@ -146,15 +147,24 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		}
 		since := now + age(slack-b.cfg.MaxHold)
 		n := 0
+		var runs runSet
 		for _, it := range t.items[t.oldest:] {
 			if it.Held() && it.arrived <= since {
 				it.expired = true
+				if it.Role == Run {
+					runs = append(runs, it.ID)
+				}
 				if n++; n == b.cfg.Limits.Sweep {
 					break
 				}
 			}
 		}
+		complete := b.innermost(t, slices.Clone(runs)).lookup()
+		if runs = slices.DeleteFunc(runs, complete); len(runs) > 0 {
+			t.incomplete = runs.lookup()
+		}
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.expired })
+		t.incomplete, t.untested = nil, false
 	}
 	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // what is held goes first
 		releases = b.sweepExpired(t, now, releases)
@@ -254,6 +264,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		}
 		g.part = b.isPart(t, g, now)
 	}
+	setGaps(groups)
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
@@ -270,6 +281,30 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 	t.compact()
 	return releases
 }
+
+// setGaps finds the runs that go and during which another one began whose span is not here
+// yet: that may be within them.
+func setGaps[F any](groups []*group[F]) {
+	var starts []pcommon.Timestamp // of these
+	for _, g := range groups {
+		if g.place.Open && g.named && g.run == nil {
+			starts = append(starts, g.start)
+		}
+	}
+	if len(starts) == 0 {
+		return
+	}
+	slices.Sort(starts)
+	for _, g := range groups {
+		if g.end {
+			at, _ := slices.BinarySearch(starts, g.run.Start)
+			g.gaps = at < len(starts) && (g.run.End == 0 || starts[at] <= g.run.End+clockGrain)
+		}
+	}
+}
+
+// clockGrain is by how much the end of a span may be too early.
+const clockGrain = pcommon.Timestamp(time.Millisecond)
 
 // isPart reports whether a run that yields, and of which it is not known what is above it,
 // is a part of something: a run of its trace that was judged ran when it began, or another
@@ -331,7 +366,8 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Rel
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release[F]{
 		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing: t.missing || t.untested, LinksLost: linksLost, Gaps: linksLost || t.replayed,
+		Missing:   t.missing || t.untested || t.incomplete != nil && t.incomplete(g.place.Run),
+		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }

@@ -42,6 +42,10 @@ type Trace[F any] struct {
 	// untested: of the runs that go now it is not known whether others are within them.
 	untested bool
 
+	// incomplete reports whether one is within a run that goes now whose span is here and that
+	// goes later; nil where there is none.
+	incomplete func(run pcommon.SpanID) bool
+
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
 	due      *deadlines[F] // where it is, nil where in none
