@@ -244,6 +244,9 @@ func TestShutdownBeforeSettle(t *testing.T) {
 		assert.Equal(t, semconv.RunOutcomeFailed, got[3].outcome)
 		assert.Greater(t, got[3].safety, safe)
 	})
+	t.Run("that is not here", func(t *testing.T) {
+		assert.Greater(t, stop(t, uncountedRun(0, 1)[1])[2].safety, safe, "a tool of it may have run")
+	})
 	t.Run("whose parts are here", func(t *testing.T) {
 		empty := requestSpan(3, 1, 0.3, 0.9).answered("stop", counts{})
 		run := runSpan(1, 0, 1, 2, 0)
