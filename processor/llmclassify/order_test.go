@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -34,7 +35,7 @@ import (
 // calls that bring them, on what else is in those, and on the number of shards.
 
 var (
-	orderings = flag.Int("orders", 2, "how many orders TestOrder plays of each trace")
+	orderings = flag.Int("orders", 2, "how many orders TestOrder and its like play of each trace")
 	orderSeed = flag.Uint64("order-seed", 0, "the first seed of TestOrder")
 )
 
@@ -49,7 +50,10 @@ type placed struct {
 type recordedTrace struct {
 	name  string
 	spans []placed
-	made  bool // at random: of several services, the spans of which may be taken for one another's by their time
+	// uncounted: a run announces no numbers, so that it waits for its parts for settle and no
+	// longer
+	uncounted bool
+	made      bool // at random: of several services, the spans of which may be taken for one another's by their time
 }
 
 // arrivals is how the spans of a recordedTrace arrive.
@@ -57,13 +61,27 @@ type arrivals struct {
 	cfg    *Config
 	limits hold.Limits
 	calls  []arriving
+	whole  map[spanKey]semconv.RetrySafety // after play: how safe it is to do again what each run did
 }
 
 // arriving is one call, and the time that passes before it.
 type arriving struct {
 	after time.Duration
+	end   processEnd    // of the process before that
+	down  time.Duration // until the next one begins
 	spans []placed
 }
+
+// processEnd is how a process ends, if it does.
+type processEnd int
+
+const (
+	goesOn processEnd = iota
+	killed
+	stopped
+)
+
+func (e processEnd) String() string { return [...]string{"goes on", "killed", "stopped"}[e] }
 
 func (c *arriving) traces() ptrace.Traces {
 	td := ptrace.NewTraces()
@@ -88,6 +106,9 @@ func (a *arrivals) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "shards %d, max_spans_per_run %d, max_held_bytes %d, %+v", a.cfg.Shards, a.cfg.MaxSpansPerRun, a.cfg.MaxHeldBytes, a.limits)
 	for _, c := range a.calls {
+		if c.end != goesOn {
+			fmt.Fprintf(&out, "\n  %v for %v", c.end, c.down)
+		}
 		fmt.Fprintf(&out, "\n  after %v:", c.after)
 		for _, p := range c.spans {
 			fmt.Fprintf(&out, " %v", p)
@@ -115,16 +136,67 @@ func (p placed) head() dialect.Head {
 // held came when they could not be taken into account, see [arrivals.tooSoonOrLate].
 func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 	t.Helper()
-	h := newHarness(t, a.cfg, nil)
-	h.limits = a.limits
+	var d *disk
+	if slices.ContainsFunc(a.calls, func(c arriving) bool { return c.end != goesOn }) {
+		d = newDisk()
+	}
+	h := a.start(t, d, nil, 0)
+	a.whole = map[spanKey]semconv.RetrySafety{}
 	excused := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
+		if a.calls[i].end == stopped {
+			require.NoError(t, h.Shutdown(t.Context()))
+		}
+		if a.calls[i].end != goesOn {
+			h = a.start(t, d, h, a.calls[i].down)
+			for _, p := range a.calls[i].spans { // what was above them, or explained them, is not known any more
+				excused[p.TraceID()] = true
+			}
+		}
 		h.passStepwise(t, a.calls[i].after)
 		a.tooSoonOrLate(i, outcomeOf(h.out()), excused)
 		require.NoError(t, h.ConsumeTraces(t.Context(), a.calls[i].traces()))
 	}
-	h.passStepwise(t, 2*a.cfg.RunTimeout+2*a.cfg.MaxHold)
+	h.passStepwise(t, 2*a.cfg.MaxHold)
+	for _, s := range h.shards {
+		for l := range s.all {
+			for key, r := range l.inner.corrections.kept.All() {
+				a.whole[key] = assemble.Repeat(r.did).Safety
+			}
+		}
+	}
+	h.passStepwise(t, 2*a.cfg.RunTimeout)
 	return outcomeOf(h.out()), excused
+}
+
+// start starts a process, so long after another one if there was one.
+func (a *arrivals) start(t *testing.T, d *disk, before *harness, down time.Duration) *harness {
+	t.Helper()
+	if before == nil {
+		h := newHarness(t, a.cfg, nil)
+		h.limits = a.limits
+		if d != nil {
+			h.openOn(t, d)
+		}
+		return h
+	}
+	h := newHarness(t, a.cfg, before.sink)
+	h.sink, h.limits = before.sink, a.limits
+	h.clock.advance(before.clock.Now().Add(down).Sub(t0))
+	h.openOn(t, d)
+	return h
+}
+
+// interrupted is the same with some ends of the process.
+func (a *arrivals) interrupted(g *rand.Rand) *arrivals {
+	a.calls[g.IntN(len(a.calls))].end = killed
+	for i := range a.calls {
+		if g.IntN(4) == 0 {
+			a.calls[i].end = stopped
+		}
+		a.calls[i].down = []time.Duration{0, time.Second, 10 * time.Second, time.Minute}[g.IntN(4)]
+	}
+	return a
 }
 
 // tooSoonOrLate finds the traces of which a call brings a span that is not held, but counts
@@ -254,7 +326,7 @@ func (o outcome) sameTriggers(want outcome) bool {
 // carelessness are the spans of which less careful things are said than is wanted.
 // A run that lacks its root may take another one's spans for its own where the order has
 // an influence: success is then not compared.
-func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool) (list []string) {
+func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool, whole map[spanKey]semconv.RetrySafety) (list []string) {
 	for _, key := range sortedKeys(want, o) {
 		w, got := want[key], o[key]
 		if len(w) == 0 || len(got) == 0 {
@@ -265,7 +337,7 @@ func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool) (l
 		}
 		a := one(w)
 		for _, b := range got {
-			if what := careless(a, b, excused[key.trace]); what != "" && !o.saidLate(key, a, b) {
+			if what := careless(a, b, excused[key.trace], whole[key]); what != "" && !o.saidLate(key, a, b) {
 				list = append(list, fmt.Sprintf("%s %s: %v, not %v", key.id, what, b.words(), a.words()))
 			}
 		}
@@ -300,7 +372,9 @@ func (o outcome) saidLate(run spanKey, want, got judgement) bool {
 // beneath such a one, where the other is not here, and a request that broke within the input
 // of a call and has waited for max_hold. A tool that runs all the same, and whose span comes
 // after that, is not known then.
-func careless(want, got judgement, excused bool) string {
+//
+// A run that did not fail has no such verdict: what all of it did counts.
+func careless(want, got judgement, excused bool, whole semconv.RetrySafety) string {
 	wanted, _ := semconv.ParseRetrySafety(want[string(semconv.RetrySafetyKey)])
 	is, _ := semconv.ParseRetrySafety(got[string(semconv.RetrySafetyKey)])
 	outcome, before := got[string(semconv.RunOutcomeKey)], want[string(semconv.RunOutcomeKey)]
@@ -316,7 +390,7 @@ func careless(want, got judgement, excused bool) string {
 	switch {
 	case alone && is != semconv.RetrySafetySafeAutoRetry:
 	case waited && is != semconv.RetrySafetySafeAutoRetry:
-	case is == semconv.RetrySafetySafeAutoRetry && wanted != is && wanted != semconv.RetrySafetyUnset:
+	case is == semconv.RetrySafetySafeAutoRetry && (wanted > is || wanted == semconv.RetrySafetyUnset && before != "" && whole > is):
 		return "is safe"
 	case same && is < wanted && is != semconv.RetrySafetyUnset:
 		return "is less careful"
@@ -379,6 +453,10 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), tracesOf(t, makeTree(seed).spans...))...)
 		list[len(list)-1].made = true
 	}
+	for seed := range uint64(12) {
+		list = append(list, recordedTracesOf(fmt.Sprint("uncounted_", seed), tracesOf(t, uncountedTrace(seed)...))...)
+		list[len(list)-1].uncounted = true
+	}
 	if dir := os.Getenv("OTELLLM_FIXTURES"); dir != "" {
 		paths, err = filepath.Glob(filepath.Join(dir, "..", "agents", "*", "*.traces.jsonl.gz"))
 		require.NoError(t, err)
@@ -388,6 +466,33 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		}
 	}
 	return list
+}
+
+// uncountedTrace is a run that failed and announces no numbers, with requests and tools of
+// which some make it unsafe to repeat, and with runs within it.
+func uncountedTrace(seed uint64) (spans []spanSpec) {
+	g := rand.New(rand.NewPCG(seed, 2))
+	part := func(id, run byte, from float64, kinds int) spanSpec {
+		r := requestSpan(id, run, from, from+0.5)
+		switch g.IntN(kinds) {
+		case 0, 1:
+			return r.refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+		case 2:
+			return r.cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+		default:
+			return toolSpan(id, from, from+0.5, fmt.Sprint("call_", id), semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
+				under(run).with(semconv.RunID(spanID(run).String()))
+		}
+	}
+	end := 1 + float64(g.IntN(8))
+	spans = append(spans, uncountedRun(0, end)[0], part(2, 1, end-0.9, 2))
+	for id := byte(3); id < 3+byte(g.IntN(4)); id++ {
+		spans = append(spans, part(id, 1, float64(id-3), 4))
+	}
+	for id := byte(10); id < 10+10*byte(g.IntN(2)); id += 10 {
+		spans = append(spans, unannounced(runSpan(id, 0.1, 0.9, 1, 0)).failed("429").under(1).in("inner"), part(id+1, id, 0.2, 4).in("inner"))
+	}
+	return spans
 }
 
 // readLines reads OTLP JSON, one call a line.
@@ -456,7 +561,7 @@ func recordedTracesOf(name string, td ptrace.Traces) (list []recordedTrace) {
 
 // clone is the same trace, which can be changed.
 func (r *recordedTrace) clone() *recordedTrace {
-	c := &recordedTrace{name: r.name, made: r.made}
+	c := &recordedTrace{name: r.name, made: r.made, uncounted: r.uncounted}
 	for _, p := range r.spans {
 		c.spans = append(c.spans, p.copy())
 	}
@@ -590,7 +695,7 @@ func newSpanID(g *rand.Rand) (id pcommon.SpanID) {
 }
 
 func (r *recordedTrace) together() *arrivals {
-	return &arrivals{cfg: defaultConfig(), calls: []arriving{{0, r.spans}}}
+	return &arrivals{cfg: defaultConfig(), calls: []arriving{{spans: r.spans}}}
 }
 
 // shuffled is a way in which the spans arrive within settle.
@@ -605,8 +710,11 @@ func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
 func (r *recordedTrace) scattered(g *rand.Rand) *arrivals {
 	a := &arrivals{cfg: defaultConfig()}
 	a.cfg.Shards = 1 + g.IntN(4)
-	within := defaultSettle
-	switch g.IntN(4) {
+	within, ways := defaultSettle, 4
+	if r.uncounted {
+		ways = 2
+	}
+	switch g.IntN(ways) {
 	case 0:
 		a.cfg.MaxSpansPerRun = 1 + g.IntN(4)
 	case 1:
@@ -631,7 +739,17 @@ func (a *arrivals) deliver(g *rand.Rand, list []placed, within time.Duration) {
 	}
 	n := 1 + g.IntN(min(len(spans), 8))
 	for i := range n {
-		a.calls = append(a.calls, arriving{time.Duration(g.Int64N(int64(within) / int64(n))), spans[i*len(spans)/n : (i+1)*len(spans)/n]})
+		a.calls = append(a.calls, arriving{after: time.Duration(g.Int64N(int64(within) / int64(n))), spans: spans[i*len(spans)/n : (i+1)*len(spans)/n]})
+	}
+}
+
+// excuse excuses a trace that was made at random: where its spans go early or come late, they
+// are taken for one another's. Whether a run is safe to repeat is compared all the same.
+func (r *recordedTrace) excuse(traces map[pcommon.TraceID]bool) {
+	for _, p := range r.spans {
+		if r.made {
+			traces[p.TraceID()] = true
+		}
 	}
 }
 
@@ -643,19 +761,19 @@ func seedOf(name string, seed uint64) *rand.Rand {
 
 // with is two traces in one.
 func (r *recordedTrace) with(other *recordedTrace) *recordedTrace {
-	return &recordedTrace{made: r.made || other.made, name: r.name + " and " + other.name, spans: append(slices.Clip(r.spans), other.spans...)}
+	return &recordedTrace{made: r.made || other.made, uncounted: r.uncounted || other.uncounted, name: r.name + " and " + other.name, spans: append(slices.Clip(r.spans), other.spans...)}
 }
 
 // expect holds what is said of each trace to what is wanted, or where spans went for
 // another reason, demands that nothing less careful is said.
-func (o outcome) expect(want outcome, excused map[pcommon.TraceID]bool) (wrong []string, strict, careful int) {
+func (o outcome) expect(want outcome, excused map[pcommon.TraceID]bool, whole map[spanKey]semconv.RetrySafety) (wrong []string, strict, careful int) {
 	for trace := range want.traces() {
 		got, wanted := o.of(trace), want.of(trace)
 		if !excused[trace] && got.sameTriggers(wanted) {
 			wrong = append(wrong, got.differences(wanted)...)
 			strict++
 		} else {
-			wrong = append(wrong, got.carelessness(wanted, excused)...)
+			wrong = append(wrong, got.carelessness(wanted, excused, whole)...)
 			careful++
 		}
 	}
@@ -688,29 +806,32 @@ func TestOrder(t *testing.T) {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
 				g := seedOf(all[i].name, seed)
 				r := all[i].changed(g)
-				want, _ := r.together().play(t)
+				together := r.together()
+				want, _ := together.play(t)
+				whole := together.whole
 				if g.IntN(3) == 0 { // another trace in the same calls
 					other := all[g.IntN(len(all))].of(pcommon.TraceID{15: 2}).changed(g)
-					also, _ := other.together().play(t)
+					together := other.together()
+					also, _ := together.play(t)
 					maps.Copy(want, also)
+					maps.Copy(whole, together.whole)
 					r = r.with(other)
 				}
 				for range 3 {
 					a := r.shuffled(g)
 					got, excused := a.play(t)
-					wrong, n, m := got.expect(want, excused)
+					wrong, n, m := got.expect(want, excused, whole)
 					strict, careful = strict+n, careful+m
 					if len(wrong) > 0 {
 						t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
 					}
 				}
-				if r.made {
-					continue
-				}
-				a := r.scattered(g)
-				got, excused := a.play(t)
-				if wrong := got.carelessness(want, excused); len(wrong) > 0 {
-					t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+				for _, a := range []*arrivals{r.scattered(g), r.shuffled(g).interrupted(g), r.scattered(g).interrupted(g)} {
+					got, excused := a.play(t)
+					r.excuse(excused)
+					if wrong := got.carelessness(want, excused, whole); len(wrong) > 0 {
+						t.Errorf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+					}
 				}
 			}
 		})
@@ -737,15 +858,14 @@ func TestOrderInParts(t *testing.T) {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
 				g := seedOf(all[i].name, seed)
 				r := all[i].changed(g)
-				want, _ := r.together().play(t)
+				together := r.together()
+				want, _ := together.play(t)
 				for _, a := range []*arrivals{r.shuffled(g), r.scattered(g)} {
 					a.limits = tinyLimits(g)
 					got, excused := a.play(t)
-					if r.made {
-						continue // for its spans are taken for one another's
-					}
-					if wrong := got.carelessness(want, excused); len(wrong) > 0 {
-						t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+					r.excuse(excused)
+					if wrong := got.carelessness(want, excused, together.whole); len(wrong) > 0 {
+						t.Errorf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
 					}
 				}
 			}

@@ -1,6 +1,9 @@
 package generations
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Cache is a map that forgets. To get an entry counts as adding it again. It is not safe
 // for concurrent use.
@@ -71,6 +74,19 @@ func (c *Cache[K, V]) Take(key K) (value V, ok bool) {
 		}
 	}
 	return value, false
+}
+
+// All yields all entries, in no order.
+func (c *Cache[K, V]) All() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, e := range [...]*entries[K, V]{&c.kept.Now, &c.kept.Previous} {
+			for key, value := range e.byKey {
+				if !yield(key, value) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Len is how many entries there are.
