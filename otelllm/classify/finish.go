@@ -11,8 +11,7 @@ import (
 // Ollama, and the unified finish reasons of the Vercel AI SDK.
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
-	"steered": FinishStop, // of the Responses API: another answer follows, with what the user has added
-	"eos":     FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
+	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
 
@@ -37,6 +36,7 @@ var finishes = map[string]Finish{
 	"model_context_window_exceeded": FinishContextWindow, "model_length": FinishContextWindow,
 
 	"pause_turn": FinishPaused, "pause": FinishPaused, "compaction": FinishPaused,
+	"steered": FinishPaused, // of the Responses API: another answer follows, with what the user has added
 
 	"error": FinishMissing, "unknown": FinishMissing, "interrupted": FinishMissing,
 }

@@ -116,6 +116,7 @@ func TestParseFinish(t *testing.T) {
 		{[]string{"refusal"}, FinishRefusal},
 		{[]string{"model_context_window_exceeded"}, FinishContextWindow},
 		{[]string{"pause_turn"}, FinishPaused},
+		{[]string{"steered"}, FinishPaused},
 	} {
 		assert.Equal(t, c.want, ParseFinish(c.reasons), "%q", c.reasons)
 	}

@@ -78,7 +78,9 @@ func NewSession(ctx context.Context, config Config) *Session {
 }
 
 // RecordSent records a text frame that was written. No content is kept. The frames of one
-// connection have to be reported in the order in which they were written.
+// connection have to be reported in the order in which they were written, and each as soon as
+// it was: an error event does not say which request it refuses, and one that is not reported
+// yet is not among those in question.
 func (s *Session) RecordSent(frame []byte) {
 	if s != nil {
 		s.sent(s.connection.ctx, frame)
@@ -124,15 +126,26 @@ func (s *Session) RecordReceived(frame []byte) {
 // reached the server; use it as well for a request that had no connection because dialling
 // failed. An event in it never reached the agent that is served.
 func (s *Session) RecordSendFailure(frame []byte, err error) {
-	if s == nil {
-		return
+	if s != nil {
+		s.sendFailed(s.connection.ctx, frame, err)
 	}
+}
+
+// RecordSendFailureContext is [Session.RecordSendFailure] for a frame that belongs to another
+// context than the session, as [Session.RecordSentContext].
+func (s *Session) RecordSendFailureContext(ctx context.Context, frame []byte, err error) {
+	if s != nil {
+		s.sendFailed(ctx, frame, err)
+	}
+}
+
+func (s *Session) sendFailed(ctx context.Context, frame []byte, err error) {
 	s.connection.do(func(c *connection, now time.Time) []func() {
 		if c.serving {
 			c.gone.Store(true)
 			return nil
 		}
-		return c.unsent(frame, err, now)
+		return c.unsent(ctx, frame, err, now)
 	})
 	runtime.KeepAlive(s)
 }

@@ -386,20 +386,48 @@ func TestAnswerBeforeRequest(t *testing.T) {
 	want{"gen_ai.response.id": "r4", "gen_ai.request.model": nil, "llm.stream.end": "read_error", "llm.history.tool_calls": nil}.check(t, spans[2])
 }
 
-// TestUnasked checks that an answer that nothing asked for is not taken for that of a request long after it.
-func TestUnasked(t *testing.T) {
+// TestUnreportedRequest checks that an answer whose request was not reported is not taken for
+// that of a request long after it, and that nothing is claimed then of what was not seen,
+// unless the request goes on with that answer.
+func TestUnreportedRequest(t *testing.T) {
+	for more, chunks := range map[string]any{"": nil, previous("r1"): int64(0)} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.client()
+			received(s, created("r1"), text("a"), completed("r1"))
+			time.Sleep(2 * reportGrace)
+			s.RecordSent(create(more, message("user", "1")))
+			received(s, created("r2"), completed("r2"))
+			s.Close(nil)
+			spans := w.requests()
+			require.Len(t, spans, 2)
+			want{"gen_ai.response.id": "r1", "gen_ai.request.model": nil, "llm.stream.text_chunks": int64(1), "llm.stream.end": "terminal_event"}.check(t, spans[0])
+			want{"gen_ai.response.id": "r2", "gen_ai.request.model": "gpt-5.5", "llm.stream.text_chunks": chunks}.check(t, spans[1])
+			require.NoError(t, w.with.Shutdown(context.Background()))
+		})
+	}
+}
+
+// TestLateRequest checks a request that is reported long after its answer has begun, or
+// after it was refused.
+func TestLateRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.client()
-		received(s, created("r1"), text("a"), completed("r1"))
-		time.Sleep(2 * maxLeft)
+		received(s, created("r1"), text("a"))
+		time.Sleep(2 * reportGrace)
 		s.RecordSent(create("", message("user", "1")))
-		received(s, created("r2"), completed("r2"))
+		received(s, completed("r1"))
+		received(s, refusal("rate_limit_exceeded"))
+		s.RecordSent(create("", message("user", "2")))
+		s.RecordSent(create("", message("user", "3")))
+		received(s, created("r3"), text("b"), completed("r3"))
 		s.Close(nil)
 		spans := w.requests()
-		require.Len(t, spans, 2)
-		want{"gen_ai.response.id": "r1", "gen_ai.request.model": nil, "llm.stream.text_chunks": int64(1), "llm.stream.end": "terminal_event"}.check(t, spans[0])
-		want{"gen_ai.response.id": "r2", "gen_ai.request.model": "gpt-5.5", "llm.stream.text_chunks": int64(0)}.check(t, spans[1])
+		require.Len(t, spans, 3)
+		want{"gen_ai.response.id": "r1", "gen_ai.request.model": "gpt-5.5", "llm.stream.text_chunks": int64(1), "llm.stream.unread": nil}.check(t, spans[0])
+		want{"llm.provider_error.code": "rate_limit_exceeded", "gen_ai.request.model": "gpt-5.5", "llm.stream.unread": nil}.check(t, spans[1])
+		want{"gen_ai.response.id": "r3", "llm.stream.text_chunks": int64(1), "llm.stream.end": "terminal_event"}.check(t, spans[2])
 		require.NoError(t, w.with.Shutdown(context.Background()))
 	})
 }
@@ -416,21 +444,95 @@ func TestLongFrame(t *testing.T) {
 	want{"gen_ai.response.id": "r1", "llm.history.tool_calls": nil, "llm.request.provider_tools": nil, "llm.stream.end": "read_error"}.check(t, spans[0])
 }
 
-// TestSteered checks an answer that nothing asked for, and that the one before it is complete.
+const steer = `{"type":"response.steer","previous_response_id":"r1","input":"` + secret + `"}`
+
+var (
+	steerAccepted = event("response.steer.accepted", `,"steer":{"id":"st_1","input":"`+secret+`"}`)
+	steered       = event("response.incomplete", `,"response":{"id":"r1","status":"incomplete","incomplete_details":{"reason":"steered"}}`)
+)
+
+// TestSteered checks an answer that the client has steered and the one that goes on with it:
+// both are of one run, which ends with the second one.
 func TestSteered(t *testing.T) {
+	for name, cut := range map[string]bool{"answered": false, "cut": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.client()
+			s.RecordSent(create("", message("user", "1")))
+			received(s, created("r1"), text("a"))
+			s.RecordSent([]byte(steer))
+			received(s, steerAccepted, steered)
+			received(s, created("r2"), text("b"))
+			if cut {
+				s.Close(reset)
+			} else {
+				received(s, completed("r2"))
+				s.Close(nil)
+			}
+			require.NoError(t, w.with.Shutdown(context.Background()))
+			spans, runs := w.requests(), w.named("invoke_agent codex_exec")
+			require.Len(t, spans, 2)
+			require.Len(t, runs, 1)
+			want{"gen_ai.response.finish_reasons": []string{"steered"}, "llm.stream.unread": nil, "llm.stream.end": "terminal_event", "error.type": nil}.check(t, spans[0])
+			want{
+				"gen_ai.response.id": "r2", "gen_ai.request.model": "gpt-5.5", "llm.request.provider_tools": []string{}, "llm.stream.text_chunks": int64(1),
+				"llm.history.tool_calls": []string{}, "llm.history.tool_outputs": []string{},
+			}.check(t, spans[1])
+			want{"llm.run.requests": int64(2)}.check(t, runs[0])
+			for _, span := range spans {
+				assert.Equal(t, runs[0].SpanContext.SpanID(), span.Parent.SpanID())
+			}
+		})
+	}
+}
+
+// TestSteeredAtTheEnd checks that a run does not end well with an answer that was to go on.
+func TestSteeredAtTheEnd(t *testing.T) {
 	w := newWorld(t)
 	s := w.client()
-	s.RecordSent(create("", message("user", "1")))
-	received(s, created("r1"), text("a"))
-	s.RecordSent([]byte(`{"type":"response.steer","previous_response_id":"r1","input":"` + secret + `"}`))
-	received(s, event("response.steer.accepted", `,"steer":{"id":"st_1","input":"`+secret+`"}`))
-	received(s, event("response.incomplete", `,"response":{"id":"r1","status":"incomplete","incomplete_details":{"reason":"steered"}}`))
-	received(s, created("r2"), text("b"), completed("r2"))
-	s.Close(nil)
-	spans := w.requests()
-	require.Len(t, spans, 2)
-	want{"gen_ai.response.finish_reasons": []string{"steered"}, "llm.stream.unread": nil, "llm.stream.end": "terminal_event"}.check(t, spans[0])
-	want{"gen_ai.response.id": "r2", "llm.stream.end": "terminal_event"}.check(t, spans[1])
+	ctx, run := w.with.StartRun(context.Background(), "assistant")
+	s.RecordSentContext(ctx, create("", message("user", "1")))
+	received(s, created("r1"))
+	s.RecordSent([]byte(steer))
+	received(s, steerAccepted, steered)
+	s.Close(reset)
+	run.End(nil)
+	assert.Equal(t, semconv.RunOutcomeLimited, run.Diagnosis().Outcome)
+	assert.Equal(t, semconv.CausePaused, run.Diagnosis().Cause)
+}
+
+// TestSteerOrder checks which answer is whose where a client steers and asks as well.
+func TestSteerOrder(t *testing.T) {
+	pending := event("response.steer.pending", `,"steer":{"id":"st_1"}`)
+	for name, tt := range map[string]struct {
+		received [][]byte
+		ids      []any // of the first request, the second one, and one that goes on with the first
+	}{
+		"accepted":          {[][]byte{steerAccepted, completed("r1"), created("r2"), completed("r2"), created("r3"), completed("r3")}, []any{"r1", "r2", "r3"}},
+		"rejected":          {[][]byte{event("response.steer.failed", `,"steer":{},"error":{}`), completed("r1"), created("r2"), completed("r2")}, []any{"r1", "r2"}},
+		"accepted, failed":  {[][]byte{steerAccepted, completed("r1"), event("response.steer.failed", `,"steer":{"id":"st_1"}`), created("r2"), completed("r2")}, []any{"r1", "r2"}},
+		"for the next one":  {[][]byte{steerAccepted, completed("r1"), pending, created("r2"), completed("r2")}, []any{"r1", "r2"}},
+		"refused as itself": {[][]byte{refusal("invalid_request"), completed("r1"), created("r2"), completed("r2")}, []any{"r1", nil, "r2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.client()
+			s.RecordSent(create("", message("user", "1")))
+			received(s, created("r1"))
+			s.RecordSent([]byte(steer))
+			if name != "refused as itself" {
+				s.RecordSent([]byte(`{"type":"response.create","model":"second","input":[]}`))
+			}
+			received(s, tt.received...)
+			s.Close(reset)
+			for _, span := range w.requests() {
+				if get(span, "gen_ai.request.model") == "second" {
+					want{"gen_ai.response.id": tt.ids[len(tt.ids)-1]}.check(t, span)
+				}
+				want{"llm.stream.end": "terminal_event", "error.type": nil}.check(t, span)
+			}
+		})
+	}
 }
 
 func TestSendFailure(t *testing.T) {
@@ -447,10 +549,15 @@ func TestSendFailure(t *testing.T) {
 			s := w.client()
 			s.RecordSendFailure([]byte(`{"type":"response.steer","input":"x"}`), tt.err)
 			s.RecordSendFailure(create("", message("user", "1")), tt.err)
+			ctx, run := w.with.StartRun(context.Background(), "assistant")
+			s.RecordSendFailureContext(ctx, create("", message("user", "1")), tt.err)
+			run.End(tt.err)
 			s.Close(tt.err)
 			spans := w.requests()
-			require.Len(t, spans, 1)
+			require.Len(t, spans, 2)
 			tt.want.check(t, spans[0])
+			tt.want.check(t, spans[1])
+			want{"llm.run.id": w.named("invoke_agent assistant")[0].SpanContext.SpanID().String()}.check(t, spans[1])
 		})
 	}
 }
@@ -654,7 +761,7 @@ func TestNeverDelivered(t *testing.T) {
 		closed := time.Now()
 		g.agent.Close(reset)
 		g.upstream.Close(nil)
-		time.Sleep(2 * maxLeft)
+		time.Sleep(2 * reportGrace)
 		spans := w.requests()
 		require.Len(t, spans, 2)
 		want{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer"}.check(t, spans[1])
@@ -704,13 +811,162 @@ func TestBounds(t *testing.T) {
 	c := s.connection
 	assert.LessOrEqual(t, len(c.streams), maxStreams)
 	for _, st := range c.streams {
-		assert.LessOrEqual(t, len(st.asked), maxAsked)
-		assert.LessOrEqual(t, len(st.early), maxAsked)
+		assert.LessOrEqual(t, len(st.waiting), maxWaiting)
+		assert.LessOrEqual(t, len(st.unmatched), maxWaiting)
 	}
 	s.Close(nil)
 	s.RecordSent(create("", message("user", "late")))
 	received(s, created("late"))
-	assert.Empty(t, c.streams[""].asked)
+	assert.Empty(t, c.streams[""].waiting)
+}
+
+// TestTooManyRequests checks that of more requests than are followed the oldest ones get their
+// answers, and that of the others nothing is claimed.
+func TestTooManyRequests(t *testing.T) {
+	w := newWorld(t)
+	s := w.client()
+	const all = maxWaiting + 4
+	ctx, run := w.with.StartRun(context.Background(), "assistant")
+	for i := range all {
+		s.RecordSentContext(ctx, fmt.Appendf(nil, `{"type":"response.create","model":"m%d","input":[]}`, i))
+	}
+	for i := range all {
+		id := fmt.Sprintf("r%d", i)
+		received(s, created(id), text("a"), completed(id))
+	}
+	s.RecordSentContext(ctx, []byte(`{"type":"response.create","model":"m_last","input":[]}`))
+	received(s, created("r_last"), completed("r_last"))
+	s.Close(reset)
+	spans := w.requests()
+	require.Len(t, spans, all+1)
+	byModel := map[any]tracetest.SpanStub{}
+	for _, span := range spans {
+		byModel[get(span, "gen_ai.request.model")] = span
+	}
+	for i := range maxWaiting {
+		want{"gen_ai.response.id": fmt.Sprintf("r%d", i), "llm.stream.text_chunks": int64(1), "llm.stream.unread": nil}.check(t, byModel[fmt.Sprintf("m%d", i)])
+	}
+	for i := maxWaiting; i < all; i++ {
+		want{"llm.stream.text_chunks": nil, "llm.stream.unread": true, "llm.stream.end": nil, "llm.stream.phase": "unknown"}.check(t, byModel[fmt.Sprintf("m%d", i)])
+	}
+	want{"gen_ai.response.id": "r_last"}.check(t, byModel["m_last"])
+	run.End(reset)
+	assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.Diagnosis().Retry.Safety)
+}
+
+// TestErrorOfAnother checks errors that are not of the answer which is open.
+func TestErrorOfAnother(t *testing.T) {
+	failed := func(id string) []byte {
+		return event("response.failed", `,"response":{"id":"`+id+`","status":"failed","error":{"code":"server_error"}}`)
+	}
+	second := []byte(`{"type":"response.create","model":"second","input":[]}`)
+	for name, tt := range map[string]struct {
+		received      [][]byte
+		first, second want
+	}{
+		"it refuses the next one": {
+			[][]byte{created("r1"), refusal("rate_limit_exceeded"), text("a"), completed("r1")},
+			want{"llm.stream.text_chunks": int64(1), "error.type": nil, "llm.stream.end": "terminal_event"},
+			want{"llm.provider_error.code": "rate_limit_exceeded", "llm.stream.text_chunks": int64(0), "gen_ai.response.id": nil},
+		},
+		"it ends the open one": {
+			[][]byte{created("r1"), text("a"), refusal("rate_limit_exceeded"), created("r2"), text("b"), completed("r2")},
+			want{"llm.stream.text_chunks": int64(1), "llm.provider_error.code": "rate_limit_exceeded"},
+			want{"gen_ai.response.id": "r2", "llm.stream.text_chunks": int64(1), "error.type": nil},
+		},
+		"a response.failed follows": {
+			[][]byte{refusal("rate_limit_exceeded"), failed("r1"), created("r2"), text("b"), completed("r2")},
+			want{"llm.provider_error.code": "rate_limit_exceeded"},
+			want{"gen_ai.response.id": "r2", "llm.stream.text_chunks": int64(1), "error.type": nil},
+		},
+		"the next one fails first": {
+			[][]byte{created("r1"), failed("r2"), text("a"), completed("r1")},
+			want{"gen_ai.response.id": "r1", "llm.stream.text_chunks": int64(1), "error.type": nil},
+			want{"llm.provider_error.kind": "server_error", "gen_ai.response.id": "r2"},
+		},
+		"the end of the open one never came": {
+			[][]byte{created("r1"), created("r2"), text("b"), completed("r2")},
+			want{"llm.stream.end": "eof", "llm.stream.text_chunks": nil, "llm.stream.unread": true},
+			want{"gen_ai.response.id": "r2", "llm.stream.text_chunks": int64(1), "error.type": nil},
+		},
+		"at the end": {
+			[][]byte{created("r1"), text("a"), refusal("rate_limit_exceeded")},
+			want{"llm.provider_error.code": "rate_limit_exceeded", "llm.stream.text_chunks": int64(1)},
+			want{"llm.stream.end": "no_response"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.client()
+			s.RecordSent(create("", message("user", "1")))
+			s.RecordSent(second)
+			received(s, tt.received...)
+			s.Close(reset)
+			spans := w.requests()
+			require.Len(t, spans, 2)
+			if get(spans[0], "gen_ai.request.model") == "second" {
+				spans[0], spans[1] = spans[1], spans[0]
+			}
+			tt.first.check(t, spans[0])
+			tt.second.check(t, spans[1])
+		})
+	}
+}
+
+// TestManyStreams checks that streams without a request under way make room for others.
+func TestManyStreams(t *testing.T) {
+	w := newWorld(t)
+	s := w.client()
+	for i := range 3 * maxStreams {
+		in := fmt.Sprintf(`"stream_id":"s%d",`, i)
+		s.RecordSent([]byte(`{` + in + `"type":"session.update"}`))
+		s.RecordSent(create(in, message("user", "1")))
+		s.RecordReceived([]byte(`{` + in + `"type":"response.created","response":{"id":"r"}}`))
+		s.RecordReceived([]byte(`{` + in + `"type":"response.completed","response":{"id":"r","status":"completed","output":[]}}`))
+	}
+	s.Close(nil)
+	spans := w.requests()
+	require.Len(t, spans, 3*maxStreams)
+	for _, span := range spans {
+		want{"gen_ai.response.id": "r", "llm.stream.end": "terminal_event", "llm.stream.unread": nil}.check(t, span)
+	}
+}
+
+// TestPanickingPropagator checks that a panic of the application's own keeps neither the spans
+// of other requests from their end, nor the answers from their requests.
+func TestPanickingPropagator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := spantest.New(t)
+		with := otelllm.New(otelllm.WithTracerProvider(r.TracerProvider), otelllm.WithoutInferredRuns())
+		s := NewSession(context.Background(), Config{Serving: true, Propagators: panics{}, Instrumentation: with})
+		for _, f := range [][]byte{created("r0"), completed("r0")} {
+			s.RecordSent(f)
+		}
+		time.Sleep(2 * reportGrace)
+		s.RecordReceived(create(`"client_metadata":{"ws_request_header_traceparent":"x"},`)) // and the end of r0 is due
+		s.RecordReceived([]byte(`{"type":"response.create","model":"second","input":[]}`))
+		for _, f := range [][]byte{created("r1"), completed("r1"), created("r2"), completed("r2")} {
+			s.RecordSent(f)
+		}
+		s.Close(nil)
+		require.NoError(t, with.Shutdown(context.Background()))
+		assert.Len(t, r.Spans.Ended(), len(r.Spans.Started()))
+		ids := map[string]any{}
+		for _, span := range r.Spans.Ended() {
+			ids[span.Name()] = spantest.Get(span, "gen_ai.response.id")
+		}
+		assert.Equal(t, map[string]any{"chat": "r0", "chat second": "r2"}, ids)
+	})
+}
+
+// panics is a propagator that panics where there is something to extract.
+type panics struct{ propagation.TraceContext }
+
+func (panics) Extract(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
+	if carrier.Get("traceparent") != "" {
+		panic("of the application")
+	}
+	return ctx
 }
 
 // TestUnsampled checks that a session records nothing where nothing is sampled, and works on.
@@ -726,5 +982,6 @@ func TestUnsampled(t *testing.T) {
 	none.RecordSentContext(context.Background(), nil)
 	none.RecordReceived(nil)
 	none.RecordSendFailure(nil, nil)
+	none.RecordSendFailureContext(context.Background(), nil, nil)
 	none.Close(nil)
 }

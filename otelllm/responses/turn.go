@@ -17,6 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -30,14 +31,29 @@ type turn struct {
 
 	calls, outputs []string // of its history; nil: not known
 
-	// left is when the connection was closed, of an answer that the server had given in whole:
-	// an agent that has got it may close before the gateway has reported that; else zero.
-	left time.Time
+	// settings are those of its request, and of a response that goes on with this one.
+	settings settings
+
+	// uncertain: parts of the answer may belong to another request, or the other way round.
+	uncertain bool
+
+	// closedAt is when the connection was closed, of an answer that the server had given in
+	// whole: an agent that has got it may close before the gateway has reported that; else
+	// zero.
+	closedAt time.Time
 
 	// Of an answer that came before its request; else zero.
 	decoder wire.Decoder
 	bytes   int64
 	ended   time.Time
+	refusal bool // it is an error before any answer
+}
+
+// settings are what a response takes over from the one that it goes on with.
+type settings struct {
+	ctx           context.Context
+	contents      *httpcall.Contents // of the request; nil: they are not known
+	client, tools uint64             // of its transcript, if it was read
 }
 
 // request is what is recorded of a turn.
@@ -50,6 +66,8 @@ type request struct {
 	by        *request    // the served request that this one is made for; nil: none
 	attempted atomic.Bool // of a served one: an attempt upstream has begun and not failed
 
+	uncertain atomic.Bool // see turn; it does not change after the turn has ended
+
 	mu       sync.Mutex
 	upstream *spanfacts.Request // of the last attempt upstream; nil: none has ended. mu guards it
 }
@@ -58,6 +76,13 @@ type request struct {
 func (q *request) Complete(e record.Ending, f *spanfacts.Request) record.Ending {
 	if e.Unanswered {
 		f.Bytes = -1
+	}
+	if q.uncertain.Load() {
+		f.Unread = true
+		if e.Unanswered { // as far as is known
+			e.Served, e.Serving = nil, true
+			return e
+		}
 	}
 	if q.serving {
 		return unanswered(e)
@@ -129,6 +154,7 @@ func (t *turn) end(e record.Ending, now time.Time) []func() {
 	if q == nil {
 		return nil
 	}
+	q.uncertain.Store(t.uncertain)
 	if q.serving {
 		e = q.served(e)
 	}
@@ -176,30 +202,55 @@ func agentGone() record.Ending {
 	return record.Ending{Reason: record.Closed, Abort: classify.Abort{Source: semconv.AbortSourceConsumer}}
 }
 
-// prepare reads what a response.create says, and begins its request unless it is a prewarm.
-func (c *connection) prepare(ctx context.Context, t *turn, m *wire.ClientMessage, frame []byte) {
+// readCreate returns what a response.create says; nil: it is too long to be read.
+func readCreate(frame []byte) *httpcall.Contents {
 	if len(frame) > wire.MaxEvent {
-		frame = nil // it is not read
+		return nil
 	}
-	if m.Kind == wire.ClientPrewarm {
-		contents := httpcall.Parse(protocol, frame)
-		c.history.extend(t, &contents)
-		t.warm = &wire.Transcript{}
-		if !c.history.read(t.warm, contents.PreviousID, frame) {
-			t.warm = nil
-		}
-		return
-	}
-	c.start(ctx, t, m, frame)
+	contents := httpcall.Parse(protocol, frame)
+	return &contents
 }
 
-// start begins the request of a turn, with mu held. Frame is nil if its request is not
-// known.
-func (c *connection) start(ctx context.Context, t *turn, m *wire.ClientMessage, frame []byte) {
-	var contents httpcall.Contents
-	if frame != nil {
-		contents = httpcall.Parse(protocol, frame)
-		c.history.extend(t, &contents)
+// prepare takes what a response.create says, and begins its request unless it is a prewarm.
+func (c *connection) prepare(ctx context.Context, t *turn, m *wire.ClientMessage, contents *httpcall.Contents, frame []byte) {
+	t.settings = settings{ctx: ctx, contents: contents}
+	if m.Kind != wire.ClientPrewarm {
+		c.start(ctx, t, m, contents, frame)
+		return
+	}
+	c.history.extend(t, contents)
+	t.warm = &wire.Transcript{}
+	if !c.history.read(t.warm, contents.PreviousID, frame) {
+		t.warm = nil
+	}
+}
+
+// goOn begins a response that goes on with the one before it, with what the client has added
+// by a response.steer. It belongs to the same run and has the same settings.
+func (c *connection) goOn(before *turn, now time.Time) *turn {
+	t := &turn{began: now, settings: before.settings}
+	var frame []byte
+	if of := before.settings.contents; of != nil && before.id != "" {
+		contents := *of
+		contents.PreviousID, contents.HistoryCalls, contents.HistoryOutputs, contents.BodyCalls = before.id, nil, nil, []string{}
+		t.settings.contents = &contents
+		frame = []byte(`{"type":"response.create","previous_response_id":"` + before.id + `","input":[]}`) // an id that is safe in JSON
+	} else {
+		t.settings.contents = nil
+	}
+	c.start(t.settings.ctx, t, &wire.ClientMessage{}, t.settings.contents, frame)
+	return t
+}
+
+// start begins the request of a turn, with mu held. Contents and frame are nil if its request
+// is not known. If what the application has registered panics, the request is not recorded.
+func (c *connection) start(ctx context.Context, t *turn, m *wire.ClientMessage, contents *httpcall.Contents, frame []byte) {
+	defer telemetry.Recover()
+	known := contents != nil
+	if known {
+		c.history.extend(t, contents)
+	} else {
+		contents = &httpcall.Contents{}
 	}
 	ctx = c.extract(ctx, m)
 	by := c.agent.oldest(m.Stream)
@@ -216,15 +267,21 @@ func (c *connection) start(ctx context.Context, t *turn, m *wire.ClientMessage, 
 			member.Drop(t.began)
 		}
 	}()
-	if run == nil && c.agent == nil && frame != nil && c.with.Inferred.Infers(ctx) {
+	if run == nil && c.agent == nil && known && c.with.Inferred.Infers(ctx) {
 		member = c.with.Inferred.BeginWith(ctx, t.began, c.client, func(tr *wire.Transcript) bool {
-			return c.history.read(tr, contents.PreviousID, frame)
+			ok := c.history.read(tr, contents.PreviousID, frame)
+			if of := &t.settings; of.client != 0 || of.tools != 0 {
+				tr.Client, tr.Tools = of.client, of.tools
+			} else {
+				of.client, of.tools = tr.Client, tr.Tools
+			}
+			return ok
 		})
 		if member.Recorded() {
 			member.Run().Identify(&id)
 		}
 	}
-	record.FillIdentity(&id, &contents)
+	record.FillIdentity(&id, contents)
 	id.Stream = classify.Yes
 	ctx, span := record.StartSpan(member.Context(ctx), c.with.TracerProvider, c.kind, &id, t.began)
 	if !span.IsRecording() && run == nil && agentrun.LastRequestOf(ctx) == nil && !c.with.Record.Meters.Enabled(ctx) {
@@ -234,7 +291,7 @@ func (c *connection) start(ctx context.Context, t *turn, m *wire.ClientMessage, 
 	q := &request{ctx: ctx, serving: c.serving, gone: c.gone.Load, by: by}
 	q.rec.Init(c.caller(ctx), &c.with.Record, span, &id, t.began)
 	f := q.rec.Facts()
-	record.FillFacts(f, &contents)
+	record.FillFacts(f, contents)
 	f.HistoryCalls, f.Streams = t.calls, true
 	if t.calls != nil {
 		f.HistoryOutputs = t.outputs
@@ -278,7 +335,7 @@ func (c *connection) oldest(stream string) *request {
 		return nil
 	}
 	var first *request
-	for _, t := range append([]*turn{s.open}, s.asked...) {
+	for _, t := range append([]*turn{s.open}, s.waiting...) {
 		switch {
 		case t == nil || t.request == nil:
 		case t.request.attempted.CompareAndSwap(false, true):

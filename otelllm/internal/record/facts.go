@@ -31,8 +31,8 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 		}
 		return classify.Counted(n)
 	}
-	f.Events = counted(st.Events, !st.Unread)
-	whole := !st.Unread && !st.Resumed
+	f.Events = counted(st.Events, !f.Unread)
+	whole := !f.Unread && !st.Resumed
 	f.Text, f.Reasoning = counted(st.TextChunks, whole), counted(st.ReasoningChunks, whole)
 	f.ToolInputsStarted, f.ToolInputsCompleted = counted(st.ToolInputsStarted, whole), counted(st.ToolInputsCompleted, whole)
 	f.ToolCalls = counted(st.ToolCalls, whole)

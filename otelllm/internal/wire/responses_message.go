@@ -120,8 +120,16 @@ func traceValue(b []byte) string {
 type ServerMessageKind uint8
 
 const (
-	// ServerOther is not part of a response: an answer to a response.steer.
+	// ServerOther is not part of a response: an answer to a response.steer that changes
+	// nothing.
 	ServerOther ServerMessageKind = iota
+	// ServerSteerAccepted is response.steer.accepted: unless a ServerSteerDone follows, the
+	// server begins another response without a request for it.
+	ServerSteerAccepted
+	// ServerSteerDone is a response.steer.failed after the input was accepted, or a
+	// response.steer.pending: the input waits for the client's next request. No response
+	// follows by itself.
+	ServerSteerDone
 	// ServerKeepalive is no progress: a keepalive, or limits of the account.
 	ServerKeepalive
 	// ServerBegins is response.created, or response.queued.
@@ -141,6 +149,11 @@ type ServerMessage struct {
 	// ResponseID, as SafeID returns it, is the response of a message that begins or ends
 	// one; "": it names none.
 	ResponseID string
+	// Failed: a message that ends a response is response.failed or response.cancelled.
+	Failed bool
+	// Steered: the response ended early because of a response.steer. Another response
+	// follows without a request for it.
+	Steered bool
 	// Connection: the error ends the connection and not one response alone.
 	Connection bool
 }
@@ -179,8 +192,9 @@ func leadingType(p []byte) ([]byte, bool) {
 
 func readServerMessage(p []byte) (m ServerMessage) {
 	c := cursor{b: p}
-	var typ, stream, id []byte
+	var typ, stream, id, steer []byte
 	var nested, flat fault
+	steered := false
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -188,7 +202,9 @@ func readServerMessage(p []byte) (m ServerMessage) {
 		case "stream_id":
 			stream = c.str()
 		case "response":
-			id = readReference(&c)
+			id, steered = readEndOfResponse(&c)
+		case "steer":
+			steer = readReference(&c)
 		case "error":
 			nested.read(&c)
 		case "code":
@@ -205,13 +221,41 @@ func readServerMessage(p []byte) (m ServerMessage) {
 	}
 	m = ServerMessage{Kind: serverKind(typ), Stream: string(stream)}
 	switch m.Kind {
-	case ServerBegins, ServerEnds:
+	case ServerBegins:
 		m.ResponseID = safeID(id)
+	case ServerEnds:
+		m.ResponseID, m.Steered = safeID(id), steered
+		m.Failed = string(typ) == "response.failed" || string(typ) == "response.cancelled"
 	case ServerError:
 		m.Connection = string(nested.code) == connectionLimit || string(flat.code) == connectionLimit
-	case ServerOther, ServerKeepalive, ServerPart:
+	case ServerSteerDone:
+		if string(typ) == "response.steer.failed" && len(steer) == 0 {
+			m.Kind = ServerOther // it was never accepted
+		}
+	case ServerOther, ServerSteerAccepted, ServerKeepalive, ServerPart:
 	}
 	return m
+}
+
+// readEndOfResponse reads of a response its id, and whether a response.steer ended it.
+func readEndOfResponse(c *cursor) (id []byte, steered bool) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			id = c.str()
+		case "incomplete_details":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "reason" {
+					steered = string(c.str()) == "steered"
+				} else {
+					c.skip()
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	return id, steered
 }
 
 func serverKind(typ []byte) ServerMessageKind {
@@ -222,6 +266,10 @@ func serverKind(typ []byte) ServerMessageKind {
 		return ServerBegins
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
 		return ServerEnds
+	case "response.steer.accepted":
+		return ServerSteerAccepted
+	case "response.steer.failed", "response.steer.pending":
+		return ServerSteerDone
 	case "keepalive", "ping", "codex.rate_limits", "codex.response.metadata":
 		return ServerKeepalive
 	}
