@@ -12,17 +12,20 @@ import (
 var historyCodes = map[string]semconv.Cause{
 	"previous_response_not_found": semconv.CauseLostState,
 	"conversation_not_found":      semconv.CauseLostState,
-	// A WebSocket of the Responses API ends after an hour, and with it the responses that
-	// the server keeps for it alone.
-	"websocket_connection_limit_reached": semconv.CauseLostState,
-	"item_not_found":                     semconv.CauseLostState,
-	"container_expired":                  semconv.CauseLostState,
-	"missing_thought_signature":          semconv.CauseInvalidSignature,
-	"invalid_thought_signature":          semconv.CauseInvalidSignature,
-	"invalid_encrypted_content":          semconv.CauseInvalidSignature,
-	"missing_tool_output":                semconv.CauseMissingOutput,
-	"tool_output_missing":                semconv.CauseMissingOutput,
+	connectionLimitCode:           semconv.CauseLostState,
+	"item_not_found":              semconv.CauseLostState,
+	"container_expired":           semconv.CauseLostState,
+	"missing_thought_signature":   semconv.CauseInvalidSignature,
+	"invalid_thought_signature":   semconv.CauseInvalidSignature,
+	"invalid_encrypted_content":   semconv.CauseInvalidSignature,
+	"missing_tool_output":         semconv.CauseMissingOutput,
+	"tool_output_missing":         semconv.CauseMissingOutput,
 }
+
+// connectionLimitCode is the code by which a WebSocket of the Responses API ends after an
+// hour, and with it the responses that the server keeps for it alone. A request that has its
+// whole history only needs another connection.
+const connectionLimitCode = "websocket_connection_limit_reached"
 
 // brokenHistory returns what is wrong with the history of a request that the provider
 // refused with an error of this kind. It returns unset if nothing shows that the history
@@ -33,7 +36,8 @@ var historyCodes = map[string]semconv.Cause{
 // without an output or an output without a call. The ids prove nothing if part of the
 // history is on the server, or if the lists may have been cut.
 func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
-	if cause, ok := historyCodes[strings.ToLower(r.Provider.Code)]; ok {
+	code := strings.ToLower(r.Provider.Code)
+	if cause, ok := historyCodes[code]; ok && (code != connectionLimitCode || r.HistoryCalls == nil) {
 		return cause
 	}
 	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || !generalCode(r.Provider.Code) ||

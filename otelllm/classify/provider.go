@@ -107,6 +107,7 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"request_timeout":         semconv.ProviderErrorKindTimeout,
 	"deadline_exceeded":       semconv.ProviderErrorKindTimeout,
 	"modeltimeoutexception":   semconv.ProviderErrorKindTimeout,
+	connectionLimitCode:       semconv.ProviderErrorKindTimeout,
 	"cancelled":               semconv.ProviderErrorKindCancelled,
 	"canceled":                semconv.ProviderErrorKindCancelled,
 	"request_cancelled":       semconv.ProviderErrorKindCancelled,

@@ -661,6 +661,8 @@ func TestBrokenHistory(t *testing.T) {
 		"one fewer":                    {invalid, 400, "", many("a")[:MaxIDs-1], list(""), semconv.CauseMissingOutput},
 		"another code":                 {invalid, 400, "unsupported_parameter", list("a"), list(""), 0},
 		"the code of a lost response":  {semconv.ProviderErrorKindNotFound, 404, "Previous_Response_Not_Found", nil, nil, semconv.CauseLostState},
+		"a connection's end":           {semconv.ProviderErrorKindTimeout, 0, "websocket_connection_limit_reached", nil, nil, semconv.CauseLostState},
+		"the same, whole":              {semconv.ProviderErrorKindTimeout, 0, "websocket_connection_limit_reached", list("a"), list("a"), 0},
 		"the code of a signature":      {invalid, 400, "missing_thought_signature", list("a"), list("a"), semconv.CauseInvalidSignature},
 		"the code of an output":        {invalid, 400, "missing_tool_output", nil, nil, semconv.CauseMissingOutput},
 	} {

@@ -134,6 +134,9 @@ func (c *connection) refuseAll(frame []byte, now time.Time) (after []func()) {
 		s.unrecorded = 0
 		for _, t := range turns {
 			t.receive(frame, now)
+			if of := t.settings.contents; of != nil && of.PreviousID != "" && t.request != nil {
+				t.request.historyLost.Store(true) // the server forgets the response that it refers to
+			}
 			after = append(after, c.ended(s, t, now)...)
 		}
 	}

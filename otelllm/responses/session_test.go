@@ -315,20 +315,38 @@ func TestInFull(t *testing.T) {
 	}
 }
 
-// TestLostState checks that the verdict says what to do when a server has lost its state.
+// TestLostState checks that the verdict says what to do when a server has lost its state. A
+// request with the whole history only needs another connection.
 func TestLostState(t *testing.T) {
-	for _, code := range []string{"previous_response_not_found", "websocket_connection_limit_reached"} {
-		r := spantest.New(t)
-		with := otelllm.New(otelllm.WithTracerProvider(r.TracerProvider), otelllm.WithVerdicts(), otelllm.WithoutInferredRuns())
-		s := NewSession(context.Background(), Config{Instrumentation: with})
-		s.RecordSent(create(previous("resp_1"), message("user", secret)))
-		received(s, refusal(code))
-		s.Close(nil)
-		span := r.Only(t)
-		assert.Equal(t, "history_broken", spantest.Get(span, "llm.failure.class"), code)
-		assert.Equal(t, "lost_state", spantest.Get(span, "llm.failure.cause"), code)
-		assert.Equal(t, "no_retry", spantest.Get(span, "llm.retry.safety"), code)
-		assert.Contains(t, spantest.Get(span, "llm.failure.summary"), "Send the whole history", code)
+	const limit = "websocket_connection_limit_reached"
+	for _, tt := range []struct {
+		name, code, previous string
+		class, cause, safety string
+	}{
+		{"a lost response", "previous_response_not_found", previous("resp_0"), "history_broken", "lost_state", "no_retry"},
+		{"the end of a connection, by reference", limit, previous("resp_0"), "history_broken", "lost_state", "no_retry"},
+		{"the same to a known response", limit, previous("resp_1"), "history_broken", "lost_state", "no_retry"},
+		{"the same with the whole history", limit, "", "provider_error", "timeout", "safe_auto_retry"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := spantest.New(t)
+			with := otelllm.New(otelllm.WithTracerProvider(r.TracerProvider), otelllm.WithVerdicts(), otelllm.WithoutInferredRuns())
+			s := NewSession(context.Background(), Config{Instrumentation: with})
+			s.RecordSent(create("", message("user", "1")))
+			received(s, created("resp_1"), text("a"), completed("resp_1"))
+			s.RecordSent(create(tt.previous, message("user", secret)))
+			received(s, refusal(tt.code))
+			s.Close(nil)
+			spans := r.Spans.Ended()
+			require.Len(t, spans, 2)
+			span := spans[1]
+			assert.Equal(t, tt.class, spantest.Get(span, "llm.failure.class"))
+			assert.Equal(t, tt.cause, spantest.Get(span, "llm.failure.cause"))
+			assert.Equal(t, tt.safety, spantest.Get(span, "llm.retry.safety"))
+			if tt.class == "history_broken" {
+				assert.Contains(t, spantest.Get(span, "llm.failure.summary"), "Send the whole history")
+			}
+		})
 	}
 }
 

@@ -67,6 +67,8 @@ type request struct {
 	attempted atomic.Bool // of a served one: an attempt upstream has begun and not failed
 
 	uncertain atomic.Bool // see turn; it does not change after the turn has ended
+	// historyLost: a part of its history was on the server, and is no longer.
+	historyLost atomic.Bool
 
 	mu       sync.Mutex
 	upstream *spanfacts.Request // of the last attempt upstream; nil: none has ended. mu guards it
@@ -108,6 +110,9 @@ func unanswered(e record.Ending) record.Ending {
 
 // Settled implements [record.Source].
 func (q *request) Settled(f *spanfacts.Request) {
+	if q.historyLost.Load() {
+		f.HistoryCalls = nil
+	}
 	if q.by == nil {
 		return
 	}
