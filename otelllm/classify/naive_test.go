@@ -403,6 +403,9 @@ func (j *naive) recoveredLater(i int) bool {
 		if l == i || r.Start.Add(clockGrain).Before(f.End) {
 			return false
 		}
+		if r.Start.Before(f.End) && !r.followsEarly(f) {
+			continue
+		}
 		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || sameThread(r, f)) {
 			return true
 		}

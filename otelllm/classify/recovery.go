@@ -72,13 +72,17 @@ const maxThreads = 8
 // position. Of those that may have, it looks at the last ones.
 func (j *judge) recoveredLater(pos int) bool {
 	f := j.requestAt(int32(pos))
-	first := max(pos+1, j.firstFrom(f.End.Add(-clockGrain))) // of those that follow
+	first := max(pos+1, j.firstFrom(f.End)) // of those that follow
+	early := j.answeredEarly(pos, first)
 	o := j.overview()
-	if o.lastAnswered < first {
+	if o.lastAnswered < first && len(early) == 0 {
 		return false
 	}
 	if j.run.Failed == No || j.states[j.order[pos]] != stateFailed || f.HistoryCalls == nil || len(f.HistoryOutputs) == 0 ||
 		o.lastAnsweredPartial >= first {
+		return true
+	}
+	if slices.ContainsFunc(early, func(at int) bool { return j.sameThread(at, pos) }) {
 		return true
 	}
 	// A request of the same conversation carries all of the outputs, so the one that the
@@ -99,6 +103,30 @@ func (j *judge) recoveredLater(pos int) bool {
 		}
 	}
 	return false
+}
+
+// maxEarly bounds the requests that [judge.answeredEarly] looks at.
+const maxEarly = 32
+
+// answeredEarly returns the positions of the answered requests that follow the one at a
+// position although they began before its end, by the grain of a clock: those that are further
+// attempts, and those whose clock has that grain. An independent request that began so shortly
+// before another one failed does not follow it. First is the first one that began after its
+// end.
+func (j *judge) answeredEarly(pos, first int) (early []int) {
+	f := j.requestAt(int32(pos))
+	for at := first - 1; at > pos && first-at <= maxEarly && !j.starts[at].Add(clockGrain).Before(f.End); at-- {
+		if r := j.requestAt(int32(at)); j.states[j.order[at]].answered() && r.followsEarly(f) {
+			early = append(early, at)
+		}
+	}
+	return early
+}
+
+// followsEarly reports whether r, which began less than clockGrain before the end of another
+// request, may nevertheless have begun after it.
+func (r *Request) followsEarly(failed *Request) bool {
+	return r.Attempt > failed.Attempt || r.Start.Nanosecond()%int(clockGrain) == 0
 }
 
 // answeredCarriers returns the positions of the requests that were answered and carried an

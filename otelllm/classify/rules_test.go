@@ -739,20 +739,28 @@ func TestToolRecovered(t *testing.T) {
 	}
 }
 
-// A request that was sent again recovers the failed one, within the grain of clocks.
+// TestSentAgainAtOnce: a request that was sent again recovers the failed one, within the grain
+// of clocks. Another one that began as shortly before its end does not.
 func TestSentAgainAtOnce(t *testing.T) {
 	for _, tt := range []struct {
-		from time.Duration
-		want semconv.RunOutcome
+		name    string
+		end     time.Duration // of the first request, after the second one began
+		finer   time.Duration // than whole milliseconds, of both
+		attempt int
+		want    semconv.RunOutcome
 	}{
-		{0, semconv.RunOutcomeRecovered},
-		{-clockGrain, semconv.RunOutcomeRecovered},
-		{-clockGrain - 1, semconv.RunOutcomeFailed},
+		{"after it", 0, 1, 0, semconv.RunOutcomeRecovered},
+		{"whole milliseconds", clockGrain, 0, 0, semconv.RunOutcomeRecovered},
+		{"earlier by more", clockGrain + 1, 0, 0, semconv.RunOutcomeFailed},
+		{"an independent one", clockGrain / 2, 1, 0, semconv.RunOutcomeFailed},
+		{"an independent first attempt", clockGrain / 2, 1, 1, semconv.RunOutcomeFailed},
+		{"a further attempt", clockGrain / 2, 1, 2, semconv.RunOutcomeRecovered},
 	} {
-		second := request(2, 3, answers)
-		second.Start = second.Start.Add(tt.from)
-		r := run(false, []Request{request(1, 2, reset(semconv.PhaseText)), second})
-		assert.Equal(t, tt.want, Judge(&r).Run.Outcome, "%s", tt.from)
+		first, second := request(1, 2, reset(semconv.PhaseText)), request(2, 3, answers)
+		second.Start, second.Attempt = second.Start.Add(tt.finer), tt.attempt
+		first.End, first.Attempt = second.Start.Add(tt.end), min(tt.attempt, 1)
+		r := run(false, []Request{first, second})
+		assert.Equal(t, tt.want, Judge(&r).Run.Outcome, tt.name)
 	}
 }
 
