@@ -147,9 +147,9 @@ func (t *Trace) runItem(r *run, within *assemble.Inner) *assemble.Item {
 		*facts = classify.Run{Start: it.Start.AsTime()}
 	}
 	if r.open() {
-		requests, tools, recorded := r.count()
+		requests, tools := r.count()
 		facts.AnnouncedRequests, facts.AnnouncedTools = classify.Counted(requests+within.Did.Requests), 0
-		if recorded > 0 || r.declaresTools() {
+		if t.reportsTools(r) || r.declaresTools() {
 			facts.AnnouncedTools = classify.Counted(tools + within.Did.Tools)
 		}
 	}

@@ -53,21 +53,25 @@ type Span struct {
 // Trace is the spans of one trace that were given so far: one run, or several, which may be
 // within one another. It is not safe for concurrent use.
 type Trace struct {
-	parts      map[pcommon.SpanID]*part
-	order      []*part                             // in the order in which they were given first
-	others     map[pcommon.SpanID]pcommon.SpanID   // the parents of other spans
-	exchanges  map[pcommon.SpanID]dialect.Exchange // of HTTP clients, by the span above
-	services   map[[16]byte]*origin.Scope
+	parts     map[pcommon.SpanID]*part
+	order     []*part                             // in the order in which they were given first
+	others    map[pcommon.SpanID]pcommon.SpanID   // the parents of other spans
+	exchanges map[pcommon.SpanID]dialect.Exchange // of HTTP clients, by the span above
+	services  map[[16]byte]*origin.Scope
+	// begins are the services that report spans when they begin.
+	begins     map[[16]byte]bool
 	incomplete bool
 	bytes      int
 }
 
 // part is a request, a tool or a run.
 type part struct {
-	item assemble.Item
-	kind Kind
-	open bool
-	size int
+	item    assemble.Item
+	kind    Kind
+	open    bool
+	facts   bool // its attributes are facts, by [Span.Kind]
+	service [16]byte
+	size    int
 }
 
 // NewTrace returns a trace without spans.
@@ -75,6 +79,7 @@ func NewTrace() *Trace {
 	return &Trace{
 		parts: make(map[pcommon.SpanID]*part), others: make(map[pcommon.SpanID]pcommon.SpanID),
 		exchanges: make(map[pcommon.SpanID]dialect.Exchange), services: make(map[[16]byte]*origin.Scope),
+		begins: make(map[[16]byte]bool),
 	}
 }
 
@@ -106,15 +111,16 @@ func (t *Trace) Set(s Span) Kind {
 	if id.IsEmpty() {
 		return KindOther
 	}
-	p := &part{kind: s.Kind, open: s.Open}
+	p := &part{kind: s.Kind, open: s.Open, facts: s.Kind != KindOther, service: s.Service}
+	if s.Open {
+		t.begins[s.Service] = true
+	}
 	exchange := p.read(s)
 	if p.kind == KindOther {
 		if exchange {
 			t.addExchange(s.Span)
 		}
-		if len(t.others) < MaxParts && !s.ParentSpanID().IsEmpty() {
-			t.others[id] = s.ParentSpanID()
-		}
+		t.addLink(id, s.ParentSpanID())
 		return KindOther
 	}
 	p.item.Known.Origin = t.service(s.Service)
@@ -161,13 +167,28 @@ var (
 	roles     = [...]hold.Role{KindRequest: hold.Request, KindTool: hold.Tool, KindRun: hold.Run}
 )
 
+// addLink keeps the parent of a span that is no part of a run. What is beneath a span whose
+// parent is not kept may be taken for a run of its own.
+func (t *Trace) addLink(id, parent pcommon.SpanID) {
+	_, known := t.others[id]
+	switch {
+	case parent.IsEmpty():
+	case !known && len(t.others) >= MaxParts:
+		t.incomplete = true
+	default:
+		t.others[id] = parent
+	}
+}
+
 // addExchange takes what the span of an HTTP client shows of the request above it. Of several
 // the last one counts.
 func (t *Trace) addExchange(span ptrace.Span) {
 	above, x := span.ParentSpanID(), dialect.ReadExchange(span)
 	before, known := t.exchanges[above]
 	switch {
-	case above.IsEmpty() || !known && len(t.exchanges) >= MaxParts:
+	case above.IsEmpty():
+	case !known && len(t.exchanges) >= MaxParts:
+		t.incomplete = true
 	case known && before.Compare(x) > 0:
 	default:
 		t.exchanges[above] = x

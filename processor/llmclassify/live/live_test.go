@@ -103,6 +103,88 @@ func TestTooManyParts(t *testing.T) {
 }
 
 // Names and parents that lead in a circle end.
+// TestTooManyLinks checks that nothing is taken for complete when the parents of spans are not
+// all kept: a tool beneath one of them may be of any run.
+func TestTooManyLinks(t *testing.T) {
+	other := func(n, parent int) live.Span {
+		span := ptrace.NewSpan()
+		span.SetSpanID(id(n))
+		span.SetParentSpanID(id(parent))
+		return live.Span{Span: span}
+	}
+	trace := live.NewTrace()
+	trace.Set(part(live.KindRun, 1, true, "llm.run.tools", 0))
+	for n := range live.MaxParts {
+		trace.Set(other(100_000+n, 1))
+		trace.Set(other(100_000, 1)) // again
+	}
+	require.False(t, trace.Incomplete())
+	trace.Set(other(200_000, 1))
+	assert.True(t, trace.Incomplete())
+	tool := part(live.KindTool, 2, false, "llm.tool.effect", "non_idempotent", "llm.tool.outcome", "succeeded")
+	tool.Attributes().Remove(string(semconv.RunIDKey))
+	tool.SetParentSpanID(id(200_000))
+	trace.Set(tool)
+	trace.Set(cut(3))
+	assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, judge(t, trace).Run.Retry.Safety)
+}
+
+// TestTooManyExchanges is the same for the spans of HTTP clients.
+func TestTooManyExchanges(t *testing.T) {
+	trace := live.NewTrace()
+	for n := range live.MaxParts + 1 {
+		require.False(t, trace.Incomplete())
+		span := ptrace.NewSpan()
+		span.SetSpanID(id(300_000 + n))
+		span.SetParentSpanID(id(400_000 + n))
+		span.SetKind(ptrace.SpanKindClient)
+		span.Attributes().PutStr("http.request.method", "POST")
+		span.Attributes().PutInt("http.response.status_code", 200)
+		trace.Set(live.Span{Span: span})
+	}
+	assert.True(t, trace.Incomplete())
+}
+
+// TestOnlyEnded checks that a tool which has ended does not show that none is running, where
+// spans are reported once they have ended: of two calls, one has been executed, and the other
+// one may be under way.
+func TestOnlyEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		open bool
+		want semconv.RetrySafety
+	}{
+		"ended spans alone":   {false, semconv.RetrySafetyUserConfirmedRetry},
+		"open ones were seen": {true, semconv.RetrySafetySafeAutoRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trace := live.NewTrace()
+			recognised := func(s live.Span, operation string) live.Span {
+				s.Kind, s.Scope = live.KindOther, "github.com/otelllm/otelllm-go/otelllm"
+				s.Attributes().PutStr("gen_ai.operation.name", operation)
+				return s
+			}
+			tool := func(open bool) live.Span {
+				return recognised(part(live.KindTool, 2, open, "llm.tool.effect", "read_only", "llm.tool.outcome", "succeeded", "gen_ai.tool.call.id", "a"), "execute_tool")
+			}
+			if tt.open {
+				trace.Set(tool(true))
+			}
+			require.Equal(t, live.KindTool, trace.Set(tool(false)))
+			calls := recognised(part(live.KindRequest, 1, false, "llm.stream.end", "terminal_event", "llm.stream.phase", "stream_end", "gen_ai.response.finish_reasons", []any{"tool_calls"},
+				"llm.stream.text_chunks", 0, "llm.stream.tool_inputs_started", 2, "llm.stream.tool_inputs_completed", 2, "llm.stream.tool_calls", 2,
+				"llm.stream.tool_call_ids", []any{"a", "b"}, "llm.request.provider_tools", []any{}, "llm.history.tool_calls", []any{}, "llm.history.tool_outputs", []any{}), "chat")
+			calls.SetSpanID(id(9))
+			require.Equal(t, live.KindRequest, trace.Set(calls))
+			request := recognised(cut(5), "chat")
+			for _, key := range []string{"llm.history.tool_calls", "llm.history.tool_outputs"} {
+				request.Attributes().PutEmptySlice(key).AppendEmpty().SetStr("a")
+			}
+			require.Equal(t, live.KindRequest, trace.Set(request))
+			assert.Equal(t, tt.want, judge(t, trace).Run.Retry.Safety)
+		})
+	}
+}
+
 func TestCircles(t *testing.T) {
 	trace := live.NewTrace()
 	for n := 1; n <= 3; n++ {

@@ -2,6 +2,7 @@ package live
 
 import (
 	"encoding/hex"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
@@ -149,21 +150,26 @@ func (r *run) declaresTools() bool {
 // open reports whether the run has not ended.
 func (r *run) open() bool { return r.span == nil || r.span.open }
 
-// count returns how many requests and tools name the run, and how many tools it has.
-func (r *run) count() (requests, tools, allTools int) {
+// count returns how many of the parts name the run.
+func (r *run) count() (requests, tools int) {
 	for _, p := range r.members {
-		names := p.item.Run == r.id
 		switch {
-		case p.kind == KindTool && names:
-			tools++
-			allTools++
+		case p.item.Run != r.id:
 		case p.kind == KindTool:
-			allTools++
-		case names:
+			tools++
+		default:
 			requests++
 		}
 	}
-	return requests, tools, allTools
+	return requests, tools
+}
+
+// reportsTools reports whether a tool of the run that goes on would be here. One was, and its
+// producer reports what begins: others report a tool once it has ended.
+func (t *Trace) reportsTools(r *run) bool {
+	return slices.ContainsFunc(r.members, func(p *part) bool {
+		return p.kind == KindTool && (p.facts || t.begins[p.service])
+	})
 }
 
 // spanID parses an id of 16 hexadecimal digits. It returns the empty id for any other text.
