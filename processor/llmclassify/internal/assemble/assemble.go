@@ -72,7 +72,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	j.relations = relations(release, j.relations)
 	s := j.relations
 	for i := range members {
-		if (s[i].apart || s[i].twice) && len(s[i].attempts) == 0 {
+		if (s[i].apart || s[i].duplicate) && len(s[i].attempts) == 0 {
 			d.Members[i] = judgeAlone(&members[i], classify.Upstream{})
 		}
 	}

@@ -3,6 +3,7 @@ package assemble
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -19,8 +20,8 @@ type relation struct {
 	// apart: it is not one of the run's own requests and tools, but judged on its own: a
 	// gateway's request beneath the agent's, an MCP call beneath the tool that makes it.
 	apart bool
-	// twice: it is a request that another member is, too, which shows more of it.
-	twice bool
+	// duplicate: it is a request that another member is, too, which shows more of it.
+	duplicate bool
 	// first is the index of the same span, delivered before, or -1.
 	first int
 	// attempts are the requests beneath it whose logical call it is. They are one request
@@ -31,7 +32,7 @@ type relation struct {
 }
 
 // own reports whether it is one of the run's own requests or tools.
-func (s *relation) own() bool { return !s.apart && !s.twice && s.first < 0 && len(s.attempts) == 0 }
+func (s *relation) own() bool { return !s.apart && !s.duplicate && s.first < 0 && len(s.attempts) == 0 }
 
 // relations finds the relation of every member of a release, by index, in the memory of s.
 func relations(release *Release, s []relation) []relation {
@@ -67,7 +68,7 @@ func relations(release *Release, s []relation) []relation {
 		}
 	}
 	setLonePartsApart(members, s)
-	setTwice(release, s)
+	setDuplicates(release, s)
 	setForeignServicesApart(release, s, names)
 	setObservedApart(release, s)
 	for i := range s {
@@ -87,11 +88,12 @@ func setLonePartsApart(members []Member, s []relation) {
 	}
 }
 
-// setTwice finds the requests that are here twice: as a run that yielded has them, such as
+// setDuplicates finds the requests that are here twice: as a run that yielded has them, such as
 // one that was made of an agent's logs, and as the agent's own span. That is so if they are
-// attempts of one call or children of one span, and at the same time. The one that shows
-// less is not one of the run's requests.
-func setTwice(release *Release, s []relation) {
+// attempts of one call or children of one span, and at the same time, and nothing that both
+// show speaks against it. Of several, the one that was nearest in time is it. The one that
+// shows less is not one of the run's requests.
+func setDuplicates(release *Release, s []relation) {
 	members := release.Members
 	reported := func(m *Member) bool { return !m.Run.IsEmpty() && m.Run != release.RunID && m.Yields }
 	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.Role == hold.Request && reported(&m) }) {
@@ -104,7 +106,7 @@ func setTwice(release *Release, s []relation) {
 	placeOf := func(i int) (place, bool) {
 		m := &members[i]
 		switch {
-		case m.Role != hold.Request || m.Foreign || s[i].apart || s[i].twice || s[i].first >= 0 || len(s[i].attempts) > 0:
+		case m.Role != hold.Request || m.Foreign || s[i].apart || s[i].duplicate || s[i].first >= 0 || len(s[i].attempts) > 0:
 			return place{}, false
 		case s[i].attempt:
 			return place{members[s[i].above].ID, true}, true
@@ -115,8 +117,10 @@ func setTwice(release *Release, s []relation) {
 	// A part of an attempt is of the one that went well, whenever it was recorded.
 	same := func(i, o int) bool {
 		a, b := &members[i], &members[o]
-		return a.Start <= b.End && b.Start <= a.End || s[i].attempt && b.Known.Part && shows(a) < 2 && shows(b) < 2
+		overlap := a.Start <= b.End && b.Start <= a.End || s[i].attempt && b.Known.Part && detail(a) < 2 && detail(b) < 2
+		return overlap && !differ(a, b)
 	}
+	paired := make(map[int]bool) // each is at most one of the others
 	own := make(map[place][]int)
 	for i := range members {
 		if at, ok := placeOf(i); ok && !reported(&members[i]) && !members[i].Known.Server {
@@ -128,32 +132,68 @@ func setTwice(release *Release, s []relation) {
 		if !ok || !reported(&members[i]) {
 			continue
 		}
+		nearest := -1
 		candidates := own[at]
 		for _, o := range candidates[:min(len(candidates), maxReported)] {
-			if s[o].twice || !same(i, o) {
-				continue
+			if !paired[o] && same(i, o) && (nearest < 0 || apartBy(&members[i], &members[o]) < apartBy(&members[i], &members[nearest])) {
+				nearest = o
 			}
-			less := i
-			if shows(&members[i]) > shows(&members[o]) {
-				less = o
-			}
-			s[less].twice = true
-			if s[less].attempt {
-				s[less].attempt = false
-				above := &s[s[less].above]
-				above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == less })
-			}
-			break
+		}
+		if nearest < 0 {
+			continue
+		}
+		paired[nearest] = true
+		less := i
+		if detail(&members[i]) > detail(&members[nearest]) {
+			less = nearest
+		}
+		s[less].duplicate = true
+		if s[less].attempt {
+			s[less].attempt = false
+			above := &s[s[less].above]
+			above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == less })
 		}
 	}
+}
+
+// differ reports whether two requests cannot be one: they asked different models, or are
+// different attempts, or made different calls, as far as both show that.
+func differ(a, b *Member) bool {
+	x, y := a.Known.Facts(a.Span, dialect.Request).Request, b.Known.Facts(b.Span, dialect.Request).Request
+	if x.Attempt > 0 && y.Attempt > 0 && x.Attempt != y.Attempt {
+		return true
+	}
+	if len(x.CallIDs) > 0 && len(y.CallIDs) > 0 && !slices.ContainsFunc(x.CallIDs, func(id string) bool { return slices.Contains(y.CallIDs, id) }) {
+		return true
+	}
+	model, other := modelOf(a), modelOf(b)
+	// One may be the dated form of the other.
+	return model != "" && other != "" && !strings.HasPrefix(model, other) && !strings.HasPrefix(other, model)
+}
+
+// modelOf returns the model of a request, without the provider before it ("openai/gpt-5");
+// "": it is not recorded.
+func modelOf(m *Member) string {
+	name := ""
+	if m.Known.Names != nil { // its span has gone
+		name = m.Known.Names.Model
+	} else {
+		name = dialect.RunNamesOf(m.Span).Model
+	}
+	return name[strings.LastIndexByte(name, '/')+1:]
+}
+
+// apartBy returns by how much the times of two spans differ.
+func apartBy(a, b *Member) pcommon.Timestamp {
+	return max(a.Start, b.Start) - min(a.Start, b.Start) + max(a.End, b.End) - min(a.End, b.End)
 }
 
 // maxReported bounds the requests of one place with which one that was reported is compared.
 const maxReported = 256
 
-// shows ranks what a request's span shows of how it ended: a failure above success, and what
+// detail ranks what a request's span shows of how it ended: a failure above success, and what
 // is known of a failure above the failure alone.
-func shows(m *Member) int {
+func detail(m *Member) int {
 	r := m.Known.Facts(m.Span, dialect.Request).Request
 	switch failed := classify.Failed(r); {
 	case failed && (r.Ended != semconv.StreamEndUnset || r.Transport.Cause != semconv.TransportCauseUnset || r.Provider.Kind != semconv.ProviderErrorKindUnset):
