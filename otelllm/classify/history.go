@@ -136,7 +136,7 @@ func (o *outputs) dueBy(n int32, t time.Time) ([]due, int) {
 // everPending reports whether there was a time at which the tool's output existed and the
 // model had not received it.
 func (j *judge) everPending(t int) bool {
-	if j.sentAlone(t) {
+	if j.delivered(t) {
 		return false
 	}
 	by := j.answeredBy(t)
@@ -313,11 +313,11 @@ func (j *judge) listReachesBack(pos int, n int32) bool {
 
 // answered reports whether the model received the tool's output: the output was sent on
 // its own, or a request that carried it completed.
-func (j *judge) answered(t int) bool { return j.sentAlone(t) || j.answeredBy(t) >= 0 }
+func (j *judge) answered(t int) bool { return j.delivered(t) || j.answeredBy(t) >= 0 }
 
-// sentAlone reports whether a tool's output was sent, and stayed so: no request that completed
+// delivered reports whether a tool's output was sent and not dropped later: no request that completed
 // later, and has the whole conversation, leaves out what a request had carried.
-func (j *judge) sentAlone(t int) bool {
+func (j *judge) delivered(t int) bool {
 	if j.run.Tools[t].Delivery != semconv.OutputDeliverySent {
 		return false
 	}

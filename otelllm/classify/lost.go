@@ -150,7 +150,7 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 		from = j.firstFrom(tool.End)
 		inFlight = min(from, j.firstFrom(tool.Start.Add(1)))
 	}
-	carried, asked, omitted, overtaken := false, from < end, false, false
+	carried, requested, omitted, overtaken := false, from < end, false, false
 	if list != nil {
 		carries := j.carriesFrom(t) // by a clock that is coarser than the tool's
 		expected := j.outputsExpected(t)
@@ -161,7 +161,7 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 
 		// Requests that do not name the call are only counted.
 		plain := j.overview().fullHistories
-		asked = after.held > after.heldMisses || early.carried > early.carriedMisses || first.fewestOther < expected ||
+		requested = after.held > after.heldMisses || early.carried > early.carriedMisses || first.fewestOther < expected ||
 			end-from > int(plain[from])
 		later := max(from, retry)
 		omitted = tool.hasOutput() && (omitted || plain[later] > list.between(later, end).full)
@@ -177,7 +177,7 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
 	case tool.Delivery == semconv.OutputDeliveryFailed:
 		return semconv.CauseDeliveryFailed
-	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
+	case requested || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
 	case j.run.Partial:
 		return semconv.CauseUnset // the request with its output may be elsewhere

@@ -629,7 +629,7 @@ func TestIndexes(t *testing.T) {
 		check("a tool that is not recorded ran", ran, u.ran)
 		check("one was called", called || ran, u.called || u.ran)
 		check("a history that was not observed", unobserved || j.toolsRecorded(), u.unobserved || j.toolsRecorded())
-		check("the request that shows it", ran || called, u.shows >= 0)
+		check("the request that shows it", ran || called, u.first >= 0)
 		bounded := false // more executions of a call, or requests that carry its output, than are compared
 		for id := range j.index.count {
 			bounded = bounded || len(j.index.executions(id)) > maxExecutions || len(j.answeredCarriers(id)) > maxThreads

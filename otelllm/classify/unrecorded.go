@@ -15,7 +15,7 @@ type unrecorded struct {
 	ran        bool // one has an output of no recorded tool
 	called     bool // one has a call of no recorded tool, without an output
 	unobserved bool // one was not observed
-	shows      int  // the position of the first request whose history shows ran or called; -1 for none
+	first      int  // the position of the first request whose history shows ran or called; -1 for none
 }
 
 // unrecordedTools reads the histories. If the producer records every tool, a call without a
@@ -25,7 +25,7 @@ func (j *judge) unrecordedTools() *unrecorded {
 	if u.known {
 		return u
 	}
-	u.known, u.shows = true, -1
+	u.known, u.first = true, -1
 	if j.toolsRecorded() {
 		return u
 	}
@@ -36,8 +36,8 @@ func (j *judge) unrecordedTools() *unrecorded {
 		}
 		u.ran = j.anyUnrecorded(pos, roleCarried)
 		u.called = u.called || j.anyUnrecorded(pos, roleHeld)
-		if u.shows < 0 && (u.ran || u.called) {
-			u.shows = pos
+		if u.first < 0 && (u.ran || u.called) {
+			u.first = pos
 		}
 	}
 	return u
@@ -80,7 +80,7 @@ func (j *judge) executedBy(n int32, pos int) int32 {
 // unrecorded adds the ids in a history that show tools which are not recorded, as many as
 // the bound of an entry allows.
 func (e *evidence) unrecorded(j *judge) {
-	pos := j.unrecordedTools().shows
+	pos := j.unrecordedTools().first
 	if pos < 0 {
 		return
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 )
 
-// asked is a request as the model of the server knows it. Its model names it, and so does the
+// modelRequest is a request as the model of the server knows it. Its model names it, and so does the
 // id of the response.
-type asked struct {
+type modelRequest struct {
 	n         int
 	stream    string
 	previous  string
@@ -27,10 +27,10 @@ type asked struct {
 	failed    bool
 }
 
-func (a *asked) id() string    { return fmt.Sprintf("r%d", a.n) }
-func (a *asked) model() string { return fmt.Sprintf("m%d", a.n) }
+func (a *modelRequest) id() string    { return fmt.Sprintf("r%d", a.n) }
+func (a *modelRequest) model() string { return fmt.Sprintf("m%d", a.n) }
 
-func (a *asked) frame() []byte {
+func (a *modelRequest) frame() []byte {
 	return fmt.Appendf(nil, `{"type":"response.create"%s,"model":%q,%s"input":[]}`, inStream(a.stream), a.model(), a.previous)
 }
 
@@ -45,9 +45,9 @@ func inStream(name string) string {
 // which the session has to find out.
 type server struct {
 	s       *Session
-	all     []*asked
-	queue   map[string][]*asked // by stream; the first one may have begun
-	written []*asked            // that have not been reported
+	all     []*modelRequest
+	queue   map[string][]*modelRequest // by stream; the first one may have begun
+	written []*modelRequest            // that have not been reported
 	log     []string            // what was reported
 	unclear bool                // an error did not show which frame it refused
 }
@@ -62,11 +62,11 @@ func (v *server) received(frame string) {
 	v.s.RecordReceived([]byte(frame))
 }
 
-func (v *server) send(a *asked, typ, more string) {
+func (v *server) send(a *modelRequest, typ, more string) {
 	v.received(`{"type":"` + typ + `"` + inStream(a.stream) + more + `}`)
 }
 
-func (v *server) response(a *asked, typ, more string) {
+func (v *server) response(a *modelRequest, typ, more string) {
 	v.send(a, typ, `,"response":{"id":"`+a.id()+`"`+more+`}`)
 }
 
@@ -77,10 +77,10 @@ func (v *server) report(n int) {
 	v.written = slices.Delete(v.written, 0, n)
 }
 
-func (v *server) refuse(a *asked, code byte) {
+func (v *server) refuse(a *modelRequest, code byte) {
 	a.failed = true
 	for _, queue := range v.queue {
-		v.unclear = v.unclear || slices.ContainsFunc(queue, func(other *asked) bool { return other != a })
+		v.unclear = v.unclear || slices.ContainsFunc(queue, func(other *modelRequest) bool { return other != a })
 	}
 	v.send(a, "error", fmt.Sprintf(`,"error":{"code":"%s"}`, [...]string{"rate_limit_exceeded", "server_error", "previous_response_not_found"}[code%3]))
 }
@@ -91,8 +91,8 @@ func (v *server) step(what, which byte) {
 	queue := v.queue[stream]
 	switch what % 16 {
 	case 0, 1, 2: // a request, which is reported later
-		a := &asked{n: len(v.all), stream: stream}
-		if i := slices.IndexFunc(v.all, func(a *asked) bool { return a.completed && a.stream == stream }); i >= 0 && which%4 == 0 {
+		a := &modelRequest{n: len(v.all), stream: stream}
+		if i := slices.IndexFunc(v.all, func(a *modelRequest) bool { return a.completed && a.stream == stream }); i >= 0 && which%4 == 0 {
 			a.previous = `"previous_response_id":"` + v.all[i].id() + `",`
 		}
 		v.all, v.written = append(v.all, a), append(v.written, a)
@@ -124,7 +124,7 @@ func (v *server) step(what, which byte) {
 }
 
 // answer goes on with the answer to the first request of a stream.
-func (v *server) answer(a *asked, what, which byte) {
+func (v *server) answer(a *modelRequest, what, which byte) {
 	done := true
 	switch {
 	case !a.began && which%8 == 0: // refused
@@ -163,7 +163,7 @@ func play(t *testing.T, script []byte) (wrong, log []string) {
 	t.Helper()
 	r := spantest.New(t)
 	with := otelllm.New(otelllm.WithTracerProvider(r.TracerProvider), otelllm.WithVerdicts(), otelllm.WithoutInferredRuns())
-	v := &server{s: NewSession(context.Background(), Config{Instrumentation: with}), queue: map[string][]*asked{}}
+	v := &server{s: NewSession(context.Background(), Config{Instrumentation: with}), queue: map[string][]*modelRequest{}}
 	for i := 0; i+1 < len(script); i += 2 {
 		v.step(script[i], script[i+1])
 	}
@@ -192,7 +192,7 @@ func play(t *testing.T, script []byte) (wrong, log []string) {
 
 // contradiction returns what the span of a request claims wrongly; "": nothing. Of an answer
 // that was not observed in whole, nothing more is claimed than what was seen.
-func (a *asked) contradiction(span tracetest.SpanStub) string {
+func (a *modelRequest) contradiction(span tracetest.SpanStub) string {
 	texts, id, failed := get(span, "llm.stream.text_chunks"), get(span, "gen_ai.response.id"), get(span, "error.type")
 	switch {
 	case a.texts > 0 && texts == int64(0):

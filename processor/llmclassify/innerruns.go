@@ -88,7 +88,7 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	}
 	e.kept.Now.add(trace, innerRun{
 		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
-		well:   within.Well != classify.No && d.Run != nil && assemble.WentWell(d.Run.Outcome),
+		well:   within.Succeeded != classify.No && d.Run != nil && assemble.NeedsNoAction(d.Run.Outcome),
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
 }
@@ -163,15 +163,15 @@ func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 			}
 			switch {
 			case !r.well:
-				inner.Well = classify.No
-			case inner.Well == classify.NotObserved:
-				inner.Well = classify.Yes
+				inner.Succeeded = classify.No
+			case inner.Succeeded == classify.NotObserved:
+				inner.Succeeded = classify.Yes
 			}
 			did := r.did
 			if !r.countsFor(run) {
 				did.Requests, did.Tools = 0, 0
 			}
-			inner.Did = inner.Did.Join(did)
+			inner.Effects = inner.Effects.Join(did)
 			if release.Final {
 				r.taken, r.by = true, run.ID
 			}

@@ -347,7 +347,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		return &assemble.Release{Trace: traceID(trace), Run: &assemble.Item{ID: spanID(1), Start: at(0), End: at(9)}}
 	}
 	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
-	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
+	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Succeeded }
 
 	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
 	e := newInnerRuns(time.Minute, 1<<20, judged, new(lifetime))

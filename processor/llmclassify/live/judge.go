@@ -48,8 +48,8 @@ func (t *Trace) JudgeRun(id pcommon.SpanID) (Verdict, bool) {
 // judged is a verdict with what a run around the judged one needs of it.
 type judged struct {
 	Verdict
-	did  classify.Effects
-	well classify.Fact // of the runs within it
+	effects   classify.Effects
+	succeeded classify.Fact // of the runs within it
 }
 
 // noSpan is the span of a part, the facts of which have been read.
@@ -63,17 +63,17 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	within := assemble.Inner{}
 	for _, inner := range r.inner {
 		j := t.judge(inner, done)
-		did := j.did
+		effects := j.effects
 		if !r.open() {
-			within.Well = wellOf(within.Well, &j)
+			within.Succeeded = innerSucceeded(within.Succeeded, &j)
 			if !inner.countsFor(r) {
-				did.Requests, did.Tools = 0, 0
+				effects.Requests, effects.Tools = 0, 0
 			}
 		}
-		within.Did = within.Did.Join(did)
+		within.Effects = within.Effects.Join(effects)
 	}
 	if r.named && r.open() && r.ranUnrecorded() {
-		within.Did = within.Did.Join(unrecordedTool)
+		within.Effects = within.Effects.Join(unrecordedTool)
 	}
 	release := &assemble.Release{Reason: hold.RunEnded, Final: true, RunID: r.id, Named: r.named, Missing: t.incomplete}
 	if r.named {
@@ -89,11 +89,11 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 		release.Members = append(release.Members, assemble.Member{Item: &p.item, Out: true, Above: t.above(p)})
 	}
 	if len(outlive) > 0 {
-		within.Did = within.Did.Join(effectsOf(outlive, r))
+		within.Effects = within.Effects.Join(effectsOf(outlive, r))
 	}
 	var judge assemble.Judge
 	d := judge.Diagnose(release, within)
-	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, did: d.Effects, well: within.Well}
+	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, effects: d.Effects, succeeded: within.Succeeded}
 	for i, part := range d.Members {
 		if part != nil && release.Members[i].Role != hold.Run {
 			j.Parts[release.Members[i].ID] = part
@@ -103,10 +103,10 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	return j
 }
 
-// wellOf joins how the runs within a run went with one more of them.
-func wellOf(so classify.Fact, j *judged) classify.Fact {
-	well := j.well != classify.No && j.Run != nil && assemble.WentWell(j.Run.Outcome)
-	if so == classify.No || !well {
+// innerSucceeded joins how the runs within a run went with one more of them.
+func innerSucceeded(so classify.Fact, j *judged) classify.Fact {
+	succeeded := j.succeeded != classify.No && j.Run != nil && assemble.NeedsNoAction(j.Run.Outcome)
+	if so == classify.No || !succeeded {
 		return classify.No
 	}
 	return classify.Yes
@@ -148,9 +148,9 @@ func (t *Trace) runItem(r *run, within *assemble.Inner) *assemble.Item {
 	}
 	if r.open() {
 		requests, tools := r.count()
-		facts.AnnouncedRequests, facts.AnnouncedTools = classify.Counted(requests+within.Did.Requests), 0
+		facts.AnnouncedRequests, facts.AnnouncedTools = classify.Counted(requests+within.Effects.Requests), 0
 		if t.reportsTools(r) || r.declaresTools() {
-			facts.AnnouncedTools = classify.Counted(tools + within.Did.Tools)
+			facts.AnnouncedTools = classify.Counted(tools + within.Effects.Tools)
 		}
 	}
 	return it

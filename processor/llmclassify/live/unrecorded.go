@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 )
 
-// unrecordedTool is what a tool did that was not reported: its effects are not known.
+// unrecordedTool is the effects of a tool that was not reported: they are not known.
 var unrecordedTool = func() classify.Effects {
 	e := classify.Judge(&classify.Run{
 		AnnouncedRequests: classify.Counted(0), AnnouncedTools: classify.Counted(1), Tools: []classify.Tool{{}},
@@ -23,7 +23,7 @@ var unrecordedTool = func() classify.Effects {
 // accounts for: a later request has their output, or may have it.
 func (r *run) ranUnrecorded() bool {
 	parts := slices.Clone(r.members)
-	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(a.happened(), b.happened()) })
+	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(a.orderedBy(), b.orderedBy()) })
 	executed, owed := make(map[string]bool), make(map[string]bool)
 	strays, nameless := 0, 0
 	for _, p := range parts {
@@ -58,8 +58,8 @@ func (r *run) ranUnrecorded() bool {
 	return strays > nameless
 }
 
-// happened is when a request ended, or a tool began.
-func (p *part) happened() pcommon.Timestamp {
+// orderedBy is when a request ended, or a tool began.
+func (p *part) orderedBy() pcommon.Timestamp {
 	if p.kind == KindTool {
 		return p.item.Start
 	}

@@ -40,8 +40,8 @@ type Diagnoses struct {
 
 // Inner is what is known about the runs within a run. The zero value: nothing.
 type Inner struct {
-	Well classify.Fact    // see [classify.Run.Within]
-	Did  classify.Effects // see [classify.Run.Inner]
+	Succeeded classify.Fact    // see [classify.Run.Within]
+	Effects   classify.Effects // see [classify.Run.Inner]
 }
 
 // Judge judges releases one after the other, with memory that is used again. Its zero
@@ -79,7 +79,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 
 	j.assemble(release)
 	run, requests, tools := &j.run, j.requests, j.tools
-	run.Within, run.Inner = inner.Well, inner.Did
+	run.Within, run.Inner = inner.Succeeded, inner.Effects
 	run.Partial, run.Open = j.partial(release), !release.Final
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
@@ -112,12 +112,12 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 }
 
 // withoutByTime is the verdict on a run without the requests of which only the time shows
-// that they belong to it, if they alone let it go well: they may be of a run within it, the
+// that they belong to it, if it succeeded only with them: they may be of a run within it, the
 // span of which is not here. It is nil otherwise, and where all of its
 // requests are such, unless the chains of their parents were lost here.
 func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
 	byTime := func(i int) bool { return release.Members[i].ByTime }
-	if release.Run == nil || !well(j.verdicts.Run.Outcome) || !slices.ContainsFunc(j.requests, byTime) {
+	if release.Run == nil || !succeeded(j.verdicts.Run.Outcome) || !slices.ContainsFunc(j.requests, byTime) {
 		return nil
 	}
 	run := j.run
@@ -132,18 +132,18 @@ func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
 	}
 	run.Inner = j.verdicts.Effects // it did all of that
 	run.Inner.Requests, run.Inner.Tools = j.run.Inner.Requests, j.run.Inner.Tools
-	if v := classify.Judge(&run); !well(v.Run.Outcome) {
+	if v := classify.Judge(&run); !succeeded(v.Run.Outcome) {
 		return &v.Run
 	}
 	return nil
 }
 
-func well(outcome semconv.RunOutcome) bool {
+func succeeded(outcome semconv.RunOutcome) bool {
 	return outcome == semconv.RunOutcomeSucceeded || outcome == semconv.RunOutcomeRecovered
 }
 
-// WentWell reports whether nothing of a run with this outcome is to be mended.
-func WentWell(outcome semconv.RunOutcome) bool {
+// NeedsNoAction reports whether nothing of a run with this outcome is to be mended.
+func NeedsNoAction(outcome semconv.RunOutcome) bool {
 	switch outcome {
 	case semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered, semconv.RunOutcomeWaiting:
 		return true
@@ -272,8 +272,8 @@ func (j *Judge) passesOn(release *Release, served int) bool {
 		m := &release.Members[i]
 		return m.Known.Facts(m.Span, dialect.Request).Request
 	}
-	asked := request(served)
-	if asked.HistoryCalls == nil || asked.HistoryOutputs == nil {
+	before := request(served)
+	if before.HistoryCalls == nil || before.HistoryOutputs == nil {
 		return false
 	}
 	for i := range j.relations {
@@ -282,7 +282,7 @@ func (j *Judge) passesOn(release *Release, served int) bool {
 		}
 		r := request(i) // all of them are requests: a tool is a call of its own
 		if r.HistoryCalls == nil || r.HistoryOutputs == nil ||
-			!slices.Equal(r.HistoryCalls, asked.HistoryCalls) || !slices.Equal(r.HistoryOutputs, asked.HistoryOutputs) {
+			!slices.Equal(r.HistoryCalls, before.HistoryCalls) || !slices.Equal(r.HistoryOutputs, before.HistoryOutputs) {
 			return false
 		}
 		if d := judgeAlone(&release.Members[i], classify.Upstream{}); d != nil && d.Retry.Safety != semconv.RetrySafetySafeAutoRetry {

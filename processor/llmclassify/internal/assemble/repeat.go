@@ -7,11 +7,11 @@ import (
 
 // Repeat is the verdict on doing again all that a run did, after a failure that a repetition
 // may not meet again.
-func Repeat(did classify.Effects) classify.Retry {
+func Repeat(effects classify.Effects) classify.Retry {
 	run := classify.Run{
-		Ended: classify.Yes, Failed: classify.Yes, Inner: did,
+		Ended: classify.Yes, Failed: classify.Yes, Inner: effects,
 		// It and what the run did are all that there is.
-		AnnouncedRequests: classify.Counted(did.Requests + 1), AnnouncedTools: classify.Counted(did.Tools),
+		AnnouncedRequests: classify.Counted(effects.Requests + 1), AnnouncedTools: classify.Counted(effects.Tools),
 		Requests: []classify.Request{{
 			Phase: semconv.PhaseBeforeConnection, Ended: semconv.StreamEndNoResponse, Failed: classify.Yes, Basis: classify.Typed,
 			Transport:     classify.Transport{Stage: semconv.TransportStageConnect, Cause: semconv.TransportCauseConnectRefused},
