@@ -315,8 +315,8 @@ func (j *judge) listReachesBack(pos int, n int32) bool {
 // its own, or a request that carried it completed.
 func (j *judge) answered(t int) bool { return j.delivered(t) || j.answeredBy(t) >= 0 }
 
-// delivered reports whether a tool's output was sent and not dropped later: no request that completed
-// later, and has the whole conversation, leaves out what a request had carried.
+// delivered reports whether a tool's output was sent and not dropped later: no request that
+// completed later, and has the whole conversation, leaves out what a request had carried.
 func (j *judge) delivered(t int) bool {
 	if j.run.Tools[t].Delivery != semconv.OutputDeliverySent {
 		return false

@@ -48,8 +48,8 @@ type server struct {
 	all     []*modelRequest
 	queue   map[string][]*modelRequest // by stream; the first one may have begun
 	written []*modelRequest            // that have not been reported
-	log     []string            // what was reported
-	unclear bool                // an error did not show which frame it refused
+	log     []string                   // what was reported
+	unclear bool                       // an error did not show which frame it refused
 }
 
 func (v *server) sent(frame []byte) {
