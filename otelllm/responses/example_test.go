@@ -80,6 +80,26 @@ func ExampleSession_RecordSendFailure() {
 	//   llm.transport.stage write
 }
 
+// Where a connection outlives a run, the context says whose request could not be written.
+func ExampleSession_RecordSendFailureContext() {
+	spans := tracetest.NewInMemoryExporter()
+	with := otelllm.New(otelllm.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))
+	session := responses.NewSession(context.Background(), responses.Config{Instrumentation: with})
+
+	ctx, run := with.StartRun(context.Background(), "assistant")
+	frame := []byte(`{"type":"response.create","model":"gpt-5.5","input":"Hello"}`)
+	session.RecordSendFailureContext(ctx, frame, io.ErrClosedPipe)
+	run.End(io.ErrClosedPipe)
+	session.Close(io.ErrClosedPipe)
+	show(spans, "llm.stream.end")
+	fmt.Println(run.Diagnosis().Retry.Safety)
+	// Output:
+	// client chat gpt-5.5
+	//   llm.stream.end no_response
+	// internal invoke_agent assistant
+	// safe_auto_retry
+}
+
 // A gateway has a session for the agent that it serves, and one for each connection to the
 // provider. What the one could not deliver is not taken for a failure of the other.
 func ExampleConfig() {
