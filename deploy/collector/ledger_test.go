@@ -597,6 +597,7 @@ func (w *watched) counted(t *testing.T, ledger *traffic.Ledger) {
 		require.InDelta(t, ledger.Requests.Sum(), w.number(t, `sum(llm_request_calls_total)`), 0)
 		require.InDelta(t, ledger.Tools.Sum(), w.number(t, `sum(llm_tool_calls_total)`), 0)
 	})
+	assert.Empty(t, w.query(t, `{otel_metric_overflow="true"}`), "series without labels: the limits of config-metrics.yaml are too small")
 	holdCounters(t, w.prometheus, ledger)
 	holdStalls(t, w.prometheus, ledger)
 }
@@ -829,6 +830,17 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, 
 	assert.Greater(t, w.looked, 10, "how often the alerts were looked at")
 }
 
+const eyesRunTimeout = time.Minute
+
+// eyesTraffic is what `make eyes` plays: 60 runs a minute, an outage in the middle third, and a process that is killed.
+func eyesTraffic(seed uint64, start time.Time, length time.Duration) traffic.Config {
+	return traffic.Config{
+		Seed: seed, Start: start, For: length, Rate: 60, RunTimeout: eyesRunTimeout,
+		Outages:  []traffic.Outage{{Provider: "anthropic", From: length / 3, To: length * 2 / 3}},
+		Restarts: []traffic.Restart{{Service: "coder-cli", At: length / 4, Open: 3}},
+	}
+}
+
 // `make eyes`: as long as EYES says, with all times as they are shipped, but for run_timeout.
 func TestEyes(t *testing.T) {
 	text := os.Getenv("EYES")
@@ -837,15 +849,10 @@ func TestEyes(t *testing.T) {
 	}
 	length, err := time.ParseDuration(text)
 	require.NoError(t, err, "EYES")
-	const runTimeout = time.Minute
 	backend := startBackend(t, binary(t), nil)
-	w := startWatched(t, true, runTimeout, backend.env["OTLP_GRPC_ENDPOINT"])
+	w := startWatched(t, true, eyesRunTimeout, backend.env["OTLP_GRPC_ENDPOINT"])
 	began := time.Now()
-	config := traffic.Config{
-		Seed: seed(t), Start: began, For: length, Rate: 60, RunTimeout: runTimeout,
-		Outages:  []traffic.Outage{{Provider: "anthropic", From: length / 3, To: length * 2 / 3}},
-		Restarts: []traffic.Restart{{Service: "coder-cli", At: length / 4, Open: 3}},
-	}
+	config := eyesTraffic(seed(t), began, length)
 	runs := traffic.New(config)
 	ledger := traffic.NewLedger(runs)
 	t.Logf("%d runs: %v", len(runs), ledger.Runs.By("llm_run_outcome"))
