@@ -146,13 +146,13 @@ func (h *hour) write(out *strings.Builder) {
 	case "us":
 		whose += fmt.Sprintf(`, service_name=%q`, i.service)
 	}
-	// Never before it, within a minute, one alert and the right one, and over two minutes after its end.
+	// Never before it, within a minute, one alert and the right one, and over three minutes after its end.
 	never("count_over_time("+firing+"[29m])", incidentStart-10)
 	fmt.Fprintf(out, "      - expr: 'ALERTS{alertname=\"LLMIncident\"}'\n        eval_time: %ds\n        exp_samples: [{labels: 'ALERTS{%s}', value: 1}]\n", incidentStart+60, whose)
 	fmt.Fprintf(out, "      - expr: 'ALERTS{alertname=\"LLMIncident\"}'\n        eval_time: %ds\n        exp_samples: [{labels: 'ALERTS{%s}', value: 1}]\n", incidentStart+200, whose)
-	fmt.Fprintf(out, "      - {expr: 'count(count_over_time(ALERTS{alertname=\"LLMIncident\"}[7m]))', eval_time: %ds, exp_samples: [{value: 1}]}\n", incidentEnd+120)
-	never(`ALERTS{alertname="LLMIncident"}`, incidentEnd+120)
-	never(`count_over_time(ALERTS{alertname="LLMIncident"}[20m])`, incidentEnd+120+1200)
+	fmt.Fprintf(out, "      - {expr: 'count(count_over_time(ALERTS{alertname=\"LLMIncident\"}[8m]))', eval_time: %ds, exp_samples: [{value: 1}]}\n", incidentEnd+180)
+	never(`ALERTS{alertname="LLMIncident"}`, incidentEnd+180)
+	never(`count_over_time(ALERTS{alertname="LLMIncident"}[20m])`, incidentEnd+180+1200)
 }
 
 // Scripted incidents are alerted on within a minute at 50 runs a minute, as one alert that says whose doing it is, and

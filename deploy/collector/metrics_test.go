@@ -101,10 +101,12 @@ func TestMetricsEndToEnd(t *testing.T) {
 }
 
 // inTrouble are the rules that have no data in some minutes of the demo: those on incidents, which incidents_test.go
-// has, and that on the day that ended an hour ago.
+// has, and those that are recorded every two minutes.
 var inTrouble = map[string]bool{
-	"target:llm_requests_failed:ratio1d": true, "target:llm_requests_failed:hit": true, "target_service:llm_requests_failed:own": true,
-	"target:llm_requests_failed:shared": true, "provider:llm_incident_state:hit": true, "whose:llm_incident:failed5m": true,
+	"target:llm_requests_failed:ratio1h": true, "target:llm_requests_failed:ratio1d": true,
+	"target:llm_requests_failed:unusual": true, "target_service:llm_requests_failed:only_user": true,
+	"target_service:llm_requests_failed:one_service": true, "target:llm_requests_failed:several_services": true,
+	"service:llm_requests_refused:unusual": true, "provider:llm_incident_state:hit": true, "whose:llm_incident:failed5m": true,
 }
 
 // OTLP delivers at least once: an exporter that got no response sends again, and a gateway sends a whole batch again

@@ -39,8 +39,9 @@ func TestPromtool(t *testing.T) {
 		{"check", "config", "prometheus/prometheus.yaml"},
 		{"check", "rules", "prometheus/recording.yaml", "prometheus/alerts.yaml"},
 		{"test", "rules", "prometheus/rules_test.yaml"},
+		{"test", "rules", "prometheus/incidents_test.yaml"},
 	} {
-		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
 			assert.NoError(t, err, "%s", out)
 		})
