@@ -144,7 +144,8 @@ var (
 // expand replaces the words, and increases(counter, range).
 //
 // A counter appears with its first event, and increase() does not see how it came to be. increases() adds what a series
-// began with, where there was none before.
+// began with, where there was none before. A series that was known in the hour before the range is not new, unless its target
+// was scraped without it, as after a restart: only scrapes are missing.
 func (s *source) expand(expr string) (string, error) {
 	var err error
 	expr = word.ReplaceAllStringFunc(expr, func(w string) string {
@@ -154,8 +155,9 @@ func (s *source) expand(expr string) (string, error) {
 		}
 		return text
 	})
-	expr = increases.ReplaceAllString(expr,
-		"(increase($1[$2]) + (min_over_time($1[$2]) unless $1 offset $2) or increase($1[$2]) or (min_over_time($1[$2]) unless $1 offset $2))")
+	const began = "(min_over_time($1[$2]) unless $1 offset $2 unless " +
+		"(last_over_time($1[1h] offset $2) unless on (job, instance) (up offset $2 == 1)))"
+	expr = increases.ReplaceAllString(expr, "(increase($1[$2]) + "+began+" or increase($1[$2]) or "+began+")")
 	return expr, err
 }
 
