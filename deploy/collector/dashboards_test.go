@@ -16,6 +16,7 @@ import (
 )
 
 type dashboard struct {
+	Title      string
 	Templating struct {
 		List []struct {
 			Type, Name string
@@ -24,6 +25,30 @@ type dashboard struct {
 	}
 	Annotations struct{ List []struct{ Expr string } }
 	Panels      []panel
+}
+
+// Where docs/operate/alerts.md quotes a title, a panel has it, and what it emphasizes as *LLM …* is a dashboard.
+func TestRunbooksNamePanels(t *testing.T) {
+	panels, titles := map[string]bool{}, map[string]bool{}
+	for _, d := range readDashboards(t) {
+		titles[d.Title] = true
+		for _, p := range d.Panels {
+			panels[p.Title] = true
+		}
+	}
+	page, err := os.ReadFile("../../docs/operate/alerts.md")
+	require.NoError(t, err)
+	text := regexp.MustCompile("`[^`]*`").ReplaceAllString(string(page), "")
+	quoted := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(text, -1)
+	require.NotEmpty(t, quoted)
+	for _, m := range quoted {
+		assert.True(t, panels[m[1]], "docs/operate/alerts.md: no panel %q", m[1])
+	}
+	named := regexp.MustCompile(`\*(LLM [^*]+)\*`).FindAllStringSubmatch(text, -1)
+	require.NotEmpty(t, named)
+	for _, m := range named {
+		assert.True(t, titles[m[1]], "docs/operate/alerts.md: no dashboard %q", m[1])
+	}
 }
 
 type panel struct {

@@ -90,7 +90,7 @@ func TestNamesRefuse(t *testing.T) {
 	}
 	for _, line := range []string{
 		`{ span.llm.run.outcome = "failed" && span.llm.failure.class =~ "stream_interrupted|provider_error" }`,
-		`provider_model:llm_requests:rate5m{gen_ai_provider_name="openai"}`,
+		`provider_model:llm_requests:increase5m{gen_ai_provider_name="openai"}`,
 		"`llm.failure.*` of llm_classify", `llm_run_calls_total{service_name=~"$service", llm_failure_class!=""}`,
 	} {
 		n.check(line, func(problem, name string) { t.Errorf("%s: %s: %s", line, problem, name) })
