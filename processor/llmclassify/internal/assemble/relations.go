@@ -157,10 +157,12 @@ func setDuplicates(release *Release, s []relation) {
 }
 
 // differ reports whether two requests cannot be one: they asked different models, or are
-// different attempts, or made different calls, as far as both show that.
+// different attempts, or made different calls, as far as both show that. The number of a
+// request that stands for attempts before it does not say: Claude Code's spans count all of
+// them, its logs begin again when a stream breaks.
 func differ(a, b *Member) bool {
 	x, y := a.Known.Facts(a.Span, dialect.Request).Request, b.Known.Facts(b.Span, dialect.Request).Request
-	if x.Attempt > 0 && y.Attempt > 0 && x.Attempt != y.Attempt {
+	if x.Attempt > 0 && y.Attempt > 0 && x.Attempt != y.Attempt && x.FailedBefore+y.FailedBefore == 0 {
 		return true
 	}
 	if len(x.CallIDs) > 0 && len(y.CallIDs) > 0 && !slices.ContainsFunc(x.CallIDs, func(id string) bool { return slices.Contains(y.CallIDs, id) }) {
