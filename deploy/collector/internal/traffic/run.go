@@ -63,8 +63,8 @@ type Tool struct {
 // Body returns the run's spans as the body of an OTLP/HTTP request in JSON.
 func (r *Run) Body() []byte { return r.body }
 
-// teller plays one run, step by step.
-type teller struct {
+// runBuilder plays one run, step by step.
+type runBuilder struct {
 	*generator
 	run      *Run
 	endpoint Endpoint
@@ -81,8 +81,8 @@ type teller struct {
 	runError                     string
 }
 
-func (g *generator) teller(service, agent string, e Endpoint) *teller {
-	return &teller{
+func (g *generator) newRun(service, agent string, e Endpoint) *runBuilder {
+	return &runBuilder{
 		generator: g, endpoint: e, id: g.spanID(), attempt: 1,
 		run: &Run{TraceID: fmt.Sprintf("%016x%016x", g.ids.Uint64(), g.ids.Uint64()), Service: service, Agent: agent},
 	}
@@ -91,7 +91,7 @@ func (g *generator) teller(service, agent string, e Endpoint) *teller {
 func (g *generator) spanID() string { return fmt.Sprintf("%016x", g.ids.Uint64()|1) }
 
 // request adds a request that is sent, with the attributes of how it ended.
-func (t *teller) request(r Request, attributes map[string]any, failed bool) {
+func (t *runBuilder) request(r Request, attributes map[string]any, failed bool) {
 	r.Endpoint = t.endpoint
 	from := t.now + 0.05
 	t.now = from + r.Took
@@ -141,19 +141,19 @@ func streamed(r *Request, phase, end string, c counts) map[string]any {
 }
 
 // times returns a request with the times of a stream that lasted so many seconds.
-func (t *teller) times(took float64) Request {
+func (t *runBuilder) times(took float64) Request {
 	first := min(t.around(0.8, 0.5), took*0.6)
 	return Request{Took: took, FirstChunk: first, Gap: max(first*0.5, took*0.1)}
 }
 
 // usage fills in the tokens that the provider reported.
-func (t *teller) usage(r *Request, part float64) {
+func (t *runBuilder) usage(r *Request, part float64) {
 	r.UsageSeen = true
 	r.Input, r.Output = int(t.around(9000, 0.7)), 1+int(t.around(400, 0.7)*part)
 }
 
 // answers adds a request that the model answers with text.
-func (t *teller) answers() {
+func (t *runBuilder) answers() {
 	r := t.times(t.around(4, 0.4))
 	t.usage(&r, 1)
 	a := streamed(&r, "stream_end", "terminal_event", counts{text: 3})
@@ -163,7 +163,7 @@ func (t *teller) answers() {
 }
 
 // asksForTool adds a request that the model answers with a call of a tool, and returns its ID.
-func (t *teller) asksForTool() string {
+func (t *runBuilder) asksForTool() string {
 	t.calls++
 	call := fmt.Sprintf("call_%d", t.calls)
 	r := t.times(t.around(2, 0.4))
@@ -192,7 +192,7 @@ var (
 )
 
 // runs adds the execution of a tool.
-func (t *teller) runs(tool Tool, call string, attributes map[string]any, failed bool) {
+func (t *runBuilder) runs(tool Tool, call string, attributes map[string]any, failed bool) {
 	tool.Took = t.around(0.6, 0.9)
 	from := t.now + 0.02
 	t.now = from + tool.Took
@@ -213,7 +213,7 @@ func (t *teller) runs(tool Tool, call string, attributes map[string]any, failed 
 }
 
 // toolRound adds a call of a tool that runs well, and whose output the next request carries.
-func (t *teller) toolRound(weights []float64) {
+func (t *runBuilder) toolRound(weights []float64) {
 	call := t.asksForTool()
 	tool := toolbox[pick(t.rng, weights)]
 	tool.Outcome, tool.Delivery = "succeeded", "sent"
@@ -221,18 +221,18 @@ func (t *teller) toolRound(weights []float64) {
 	t.delivered(call)
 }
 
-func (t *teller) delivered(call string) {
+func (t *runBuilder) delivered(call string) {
 	t.historyCalls, t.historyOutputs = append(t.historyCalls, call), append(t.historyOutputs, call)
 }
 
 // fails writes down what the run ended on.
-func (t *teller) fails(f Failure) {
+func (t *runBuilder) fails(f Failure) {
 	t.run.Outcome, t.run.Failure = "failed", f
 	t.runError = "*errors.errorString"
 }
 
 // end adds the run's own span, unless it never ended, and puts the run at its time.
-func (t *teller) end(at time.Time) *Run {
+func (t *runBuilder) end(at time.Time) *Run {
 	t.now += 0.05
 	run := t.run
 	run.At, run.Due, run.Took = at, at, t.now

@@ -9,7 +9,7 @@ type fault struct {
 	Failure
 	weight float64
 	// play returns how the request ended.
-	play func(t *teller) (r Request, attributes map[string]any)
+	play func(t *runBuilder) (r Request, attributes map[string]any)
 	// unmarked is a failure that its producer does not mark as an error.
 	unmarked bool
 }
@@ -40,7 +40,7 @@ var faults = []fault{
 	},
 	{
 		name: "clean EOF", Failure: Failure{"stream_interrupted", "clean_eof", "text", "transport", asking}, weight: 2, unmarked: true,
-		play: func(t *teller) (Request, map[string]any) {
+		play: func(t *runBuilder) (Request, map[string]any) {
 			r := t.times(t.around(3, 0.4))
 			a := streamed(&r, "text", "eof", counts{text: 3})
 			a["llm.transport.cause"] = "clean_eof"
@@ -74,7 +74,7 @@ var faults = []fault{
 	},
 	{
 		name: "overloaded in the stream", Failure: Failure{"provider_error", "overloaded", "text", "provider", asking}, weight: 1,
-		play: func(t *teller) (Request, map[string]any) {
+		play: func(t *runBuilder) (Request, map[string]any) {
 			r := t.times(t.around(3, 0.4))
 			t.usage(&r, 0.2)
 			a := streamed(&r, "text", "terminal_event", counts{text: 3})
@@ -107,7 +107,7 @@ var faults = []fault{
 	},
 	{
 		name: "empty answer", Failure: Failure{"empty_completion", "no_content", "stream_end", "provider", safe}, weight: 1, unmarked: true,
-		play: func(t *teller) (Request, map[string]any) {
+		play: func(t *runBuilder) (Request, map[string]any) {
 			r := t.times(t.around(1, 0.3))
 			t.usage(&r, 0)
 			a := streamed(&r, "stream_end", "terminal_event", counts{})
@@ -132,8 +132,8 @@ var passing, ending = func() (passing, ending []float64) {
 	return passing, ending
 }()
 
-func cut(phase, cause, code string, c counts, usage bool) func(*teller) (Request, map[string]any) {
-	return func(t *teller) (Request, map[string]any) {
+func cut(phase, cause, code string, c counts, usage bool) func(*runBuilder) (Request, map[string]any) {
+	return func(t *runBuilder) (Request, map[string]any) {
 		r := t.times(t.around(3, 0.5))
 		if usage {
 			t.usage(&r, 0.2)
@@ -149,8 +149,8 @@ func cut(phase, cause, code string, c counts, usage bool) func(*teller) (Request
 	}
 }
 
-func unconnected(stage, cause, code string) func(*teller) (Request, map[string]any) {
-	return func(t *teller) (Request, map[string]any) {
+func unconnected(stage, cause, code string) func(*runBuilder) (Request, map[string]any) {
+	return func(t *runBuilder) (Request, map[string]any) {
 		return Request{Took: t.around(0.05, 0.5)}, map[string]any{
 			"llm.stream.phase": "before_connection", "llm.stream.end": "no_response", "error.type": "*net.OpError",
 			"llm.transport.stage": stage, "llm.transport.cause": cause, "llm.transport.code": code,
@@ -158,8 +158,8 @@ func unconnected(stage, cause, code string) func(*teller) (Request, map[string]a
 	}
 }
 
-func refused(status int, kind, code string) func(*teller) (Request, map[string]any) {
-	return func(t *teller) (Request, map[string]any) {
+func refused(status int, kind, code string) func(*runBuilder) (Request, map[string]any) {
+	return func(t *runBuilder) (Request, map[string]any) {
 		r := Request{Took: t.around(0.4, 0.4)}
 		return r, map[string]any{
 			"http.response.status_code": status, "error.type": code,
@@ -169,8 +169,8 @@ func refused(status int, kind, code string) func(*teller) (Request, map[string]a
 	}
 }
 
-func watchdog(kind, phase string, limit float64, c counts, usage bool) func(*teller) (Request, map[string]any) {
-	return func(t *teller) (Request, map[string]any) {
+func watchdog(kind, phase string, limit float64, c counts, usage bool) func(*runBuilder) (Request, map[string]any) {
+	return func(t *runBuilder) (Request, map[string]any) {
 		r := t.times(limit + 2)
 		if usage {
 			t.usage(&r, 0.2)
@@ -190,7 +190,7 @@ func watchdog(kind, phase string, limit float64, c counts, usage bool) func(*tel
 }
 
 // fail adds a request that fails.
-func (t *teller) fail(f *fault) {
+func (t *runBuilder) fail(f *fault) {
 	r, a := f.play(t)
 	r.Failure = f.Failure
 	t.shown = t.shown || f.Phase == "text"
@@ -203,10 +203,10 @@ func named(name string) *fault {
 }
 
 // any returns a fault, by weight.
-func (t *teller) any(weights []float64) *fault { return &faults[pick(t.rng, weights)] }
+func (t *runBuilder) any(weights []float64) *fault { return &faults[pick(t.rng, weights)] }
 
 // failsWith ends the run on a request that fails.
-func (t *teller) failsWith(f *fault) {
+func (t *runBuilder) failsWith(f *fault) {
 	t.fail(f)
 	failure := f.Failure
 	if (t.withEffects || t.shown) && failure.Safety == safe {
@@ -219,7 +219,7 @@ func (t *teller) failsWith(f *fault) {
 }
 
 // retries adds the attempt that makes a failure good.
-func (t *teller) retries() {
+func (t *runBuilder) retries() {
 	t.now++
 	t.attempt++
 	t.answers()
@@ -230,15 +230,15 @@ func (t *teller) retries() {
 type story struct {
 	name   string
 	weight float64
-	play   func(*teller)
+	play   func(*runBuilder)
 }
 
 var stories = []story{
-	{"answer", 28, func(t *teller) {
+	{"answer", 28, func(t *runBuilder) {
 		t.answers()
 		t.run.Outcome = "succeeded"
 	}},
-	{"tools", 50, func(t *teller) {
+	{"tools", 50, func(t *runBuilder) {
 		for range 1 + t.rng.IntN(3) {
 			t.toolRound(toolWeights)
 		}
@@ -246,45 +246,45 @@ var stories = []story{
 		t.run.Outcome = "succeeded"
 	}},
 
-	{"failed, and tried again", 6, func(t *teller) {
+	{"failed, and tried again", 6, func(t *runBuilder) {
 		if t.rng.IntN(2) == 0 {
 			t.toolRound(toolWeights)
 		}
 		t.fail(t.any(passing))
 		t.retries()
 	}},
-	{"failed, and another provider answered", 1, func(t *teller) {
+	{"failed, and another provider answered", 1, func(t *runBuilder) {
 		t.fail(t.any(passing))
 		for from := t.endpoint.Provider; t.endpoint.Provider == from; {
 			t.endpoint = Endpoints[pick(t.rng, endpointWeights)]
 		}
 		t.retries()
 	}},
-	{"a tool failed, and the model answered", 3, func(t *teller) {
+	{"a tool failed, and the model answered", 3, func(t *runBuilder) {
 		t.toolFails(harmless, "sent")
 		t.answers()
 		t.run.Outcome, t.run.Recovered = "recovered", 1
 	}},
 
-	{"failed", 2.4, func(t *teller) { t.failsWith(t.any(ending)) }},
-	{"failed after a tool", 0.8, func(t *teller) {
+	{"failed", 2.4, func(t *runBuilder) { t.failsWith(t.any(ending)) }},
+	{"failed after a tool", 0.8, func(t *runBuilder) {
 		t.toolRound(harmless)
 		t.failsWith(t.any(ending))
 	}},
-	{"failed after a tool with effects", 0.5, func(t *teller) {
+	{"failed after a tool with effects", 0.5, func(t *runBuilder) {
 		t.toolRound(harmful)
 		t.failsWith(t.any(ending))
 	}},
-	{"a tool failed, and the run with it", 0.6, func(t *teller) {
+	{"a tool failed, and the run with it", 0.6, func(t *runBuilder) {
 		t.toolFails(harmless, "pending")
 		t.fails(Failure{"tool_failed", "execution_error", "tool_execution", "tool", safe})
 		t.run.Lost = 1 // what the tool said of its failure
 	}},
-	{"the agent failed", 0.4, func(t *teller) {
+	{"the agent failed", 0.4, func(t *runBuilder) {
 		t.answers()
 		t.fails(Failure{"application_error", "run_error", "unknown", "application", asking})
 	}},
-	{"the provider refused the history", 0.3, func(t *teller) {
+	{"the provider refused the history", 0.3, func(t *runBuilder) {
 		t.toolRound(harmless)
 		t.historyOutputs = nil
 		r, a := refused(400, "invalid_request", "invalid_request_error")(t)
@@ -293,7 +293,7 @@ var stories = []story{
 		t.fails(r.Failure)
 		t.run.Lost = 1
 	}},
-	{"sending an output failed", 0.4, func(t *teller) {
+	{"sending an output failed", 0.4, func(t *runBuilder) {
 		call := t.asksForTool()
 		tool := toolbox[pick(t.rng, harmful)]
 		tool.Outcome, tool.Delivery = "succeeded", "failed"
@@ -301,7 +301,7 @@ var stories = []story{
 		t.runs(tool, call, map[string]any{"llm.tool.output_error": "*net.OpError"}, false)
 		t.lost("delivery_failed")
 	}},
-	{"a retry left an output out", 0.4, func(t *teller) {
+	{"a retry left an output out", 0.4, func(t *runBuilder) {
 		call := t.asksForTool()
 		tool := toolbox[pick(t.rng, harmful)]
 		tool.Outcome = "succeeded" // its agent does not record the delivery
@@ -315,7 +315,7 @@ var stories = []story{
 		t.runError = "" // its agent saw an answer
 	}},
 
-	{"failed, and nothing shows why", 0.3, func(t *teller) {
+	{"failed, and nothing shows why", 0.3, func(t *runBuilder) {
 		r := t.times(t.around(2, 0.3))
 		a := streamed(&r, "stream_end", "terminal_event", counts{text: 3})
 		a["gen_ai.response.finish_reasons"], a["error.type"] = []string{"stop"}, "*agent.Error"
@@ -325,7 +325,7 @@ var stories = []story{
 		t.run.Outcome = "incomplete" // whether the answer was used is not known
 	}},
 
-	{"a person stopped it", 2, func(t *teller) {
+	{"a person stopped it", 2, func(t *runBuilder) {
 		r := t.times(t.around(2, 0.5))
 		t.usage(&r, 0.3)
 		r.Failure = Failure{"local_abort", "user", "text", "local", never}
@@ -334,7 +334,7 @@ var stories = []story{
 		t.request(r, a, false)
 		t.run.Outcome, t.run.Failure = "aborted", r.Failure
 	}},
-	{"shut down", 0.4, func(t *teller) {
+	{"shut down", 0.4, func(t *runBuilder) {
 		r := t.times(t.around(2, 0.5))
 		r.Failure = Failure{"local_abort", "shutdown", "reasoning", "local", never}
 		a := streamed(&r, "reasoning", "cancelled", counts{reasoning: 3})
@@ -342,8 +342,8 @@ var stories = []story{
 		t.request(r, a, false)
 		t.run.Outcome, t.run.Failure = "aborted", r.Failure
 	}},
-	{"the answer was too long", 1.5, func(t *teller) { t.limited("length", "max_output_tokens") }},
-	{"the answer was filtered", 0.3, func(t *teller) { t.limited("content_filter", "content_filter") }},
+	{"the answer was too long", 1.5, func(t *runBuilder) { t.limited("length", "max_output_tokens") }},
+	{"the answer was filtered", 0.3, func(t *runBuilder) { t.limited("content_filter", "content_filter") }},
 }
 
 var storyWeights = func() (weights []float64) {
@@ -354,7 +354,7 @@ var storyWeights = func() (weights []float64) {
 }()
 
 // toolFails adds a call of a tool that fails.
-func (t *teller) toolFails(weights []float64, delivery string) {
+func (t *runBuilder) toolFails(weights []float64, delivery string) {
 	call := t.asksForTool()
 	tool := toolbox[pick(t.rng, weights)]
 	tool.Outcome, tool.Delivery = "failed", delivery
@@ -366,13 +366,13 @@ func (t *teller) toolFails(weights []float64, delivery string) {
 }
 
 // lost ends the run on the lost output of a tool with effects.
-func (t *teller) lost(cause string) {
+func (t *runBuilder) lost(cause string) {
 	t.fails(Failure{"tool_output_lost", cause, "tool_output_delivery", "application", asking})
 	t.run.Lost = 1
 }
 
 // limited adds an answer that a limit ended.
-func (t *teller) limited(reason, cause string) {
+func (t *runBuilder) limited(reason, cause string) {
 	r := t.times(t.around(8, 0.3))
 	t.usage(&r, 4)
 	r.Failure = Failure{"output_limited", cause, "stream_end", "provider", never}
@@ -399,7 +399,7 @@ var outageFaults = func() []float64 {
 }()
 
 // unwell plays a run during an outage: most fail, some come through, few see nothing of it.
-func (t *teller) unwell() {
+func (t *runBuilder) unwell() {
 	if t.rng.IntN(2) == 0 {
 		t.toolRound(toolWeights)
 	}
@@ -420,7 +420,7 @@ func (t *teller) unwell() {
 }
 
 // openForever plays a run whose process is killed after a tool ran.
-func (t *teller) openForever() {
+func (t *runBuilder) openForever() {
 	t.toolRound(harmful)
 	t.answers()
 	t.unended = true

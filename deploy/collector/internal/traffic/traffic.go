@@ -104,7 +104,7 @@ type generator struct {
 func (g *generator) run(at time.Duration) *Run {
 	service := services[pick(g.rng, serviceWeights)]
 	endpoint := Endpoints[pick(g.rng, endpointWeights)]
-	t := g.teller(service.name, service.agents[g.rng.IntN(len(service.agents))], endpoint)
+	t := g.newRun(service.name, service.agents[g.rng.IntN(len(service.agents))], endpoint)
 	if o := g.outage(endpoint, at); o {
 		t.run.Story = "outage"
 		t.unwell()
@@ -124,7 +124,7 @@ func (g *generator) outage(e Endpoint, at time.Duration) bool {
 
 // killed plays a run whose process is killed.
 func (g *generator) killed(r Restart) *Run {
-	t := g.teller(r.Service, services[slices.IndexFunc(services, func(s struct {
+	t := g.newRun(r.Service, services[slices.IndexFunc(services, func(s struct {
 		name   string
 		agents []string
 	},
