@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,11 +10,13 @@ import (
 	"github.com/otelllm/otelllm-go/deploy/collector/internal/traffic"
 )
 
-// answers says what each panel that shows a number, and each of its queries, must show: from the ledger of what really
+// answer says what each panel that shows a number, and each of its queries, must show: from the ledger of what really
 // happened in the time that the query is about, and nothing else. by is the labels that tell the values apart.
 type answer struct {
 	by   []string
 	want func(l *traffic.Ledger) map[string]float64
+	// whole is of how many each value is a share; nil where the values are numbers.
+	whole func(l *traffic.Ledger) map[string]float64
 	// most is how many values are shown, the largest; 0 is all.
 	most int
 }
@@ -43,6 +47,13 @@ func share(part, whole func(l *traffic.Ledger) traffic.Entries, zero bool, of []
 			shares[traffic.Key(e.Labels, by...)] = parts[traffic.Key(e.Labels, by...)] / wholes[traffic.Key(e.Labels, of...)]
 		}
 		return shares
+	}, whole: func(l *traffic.Ledger) map[string]float64 {
+		wholes := whole(l).By(of...)
+		counts := map[string]float64{}
+		for _, e := range slices.Concat(part(l), whole(l)) {
+			counts[traffic.Key(e.Labels, by...)] = wholes[traffic.Key(e.Labels, of...)]
+		}
+		return counts
 	}}
 }
 
@@ -95,6 +106,14 @@ var answers = map[string]map[string][]answer{
 		"Whose doing":                     {sums(failedRuns, "llm_failure_origin")},
 		"Causes":                          {top(9, failedRuns, "llm_failure_cause")},
 		"Not safe to repeat":              {share(unsafeRuns, failedRuns, true, nil)},
+		// Each reason is the rule that decided, which nobody but the rules knows. All of them are all failed runs.
+		"What decided": {total(failedRuns)},
+		"Failed runs, by service": {
+			share(failedRuns, runs, true, []string{"service_name"}, "service_name"),
+		},
+		"Made good":                         {share(recoveredRuns, brokenRuns, true, nil)},
+		"Interrupted":                       {share(interrupted, requests, true, model, model...)},
+		"Errors that the provider reported": {share(providerErrors, requests, true, model, model...)},
 		"Failed requests, by cause and model": {
 			share(brokenRequests, requests, false, []string{"gen_ai_request_model"}, "llm_failure_cause", "gen_ai_request_model"),
 		},
@@ -113,6 +132,7 @@ var answers = map[string]map[string][]answer{
 		"Runs that it ended": {total(failedRuns)},
 		"Trying again helps": {share(recoveredRuns, brokenRuns, true, nil)},
 		"Services":           {distinct(brokenRequests, "service_name"), distinct(requests, "service_name")},
+		"Failed requests, by provider, model and region": {share(brokenRequests, requests, true, endpoint, endpoint...)},
 		"Failed requests, by service and provider": {
 			share(brokenRequests, requests, false, []string{"service_name", "gen_ai_provider_name"}, "service_name", "gen_ai_provider_name"),
 		},
@@ -136,17 +156,19 @@ const needsProvider = "holdOthers: a provider has to be chosen"
 var heldElsewhere = map[string]string{
 	"llm-runs.json/Alerts":               "holdAlertPanels",
 	"llm-runs.json/Which alerts":         "holdAlertPanels",
-	"llm-runs.json/What decided":         "the reason is the rule that decided, which nobody but the rules knows",
 	"llm-incidents.json/Others are well": needsProvider,
 }
 
-// Every panel that shows a number is held against the ledger, or says where else it is.
+// Every panel that shows a number or a share is held against the ledger, or says where else it is.
 func TestEveryNumberHasAnAnswer(t *testing.T) {
 	for name, d := range readDashboards(t) {
 		titles := map[string]bool{}
 		for _, p := range d.Panels {
-			instant := p.Type == "stat" || p.Type == "bargauge" || p.Type == "table" && p.Targets[0].Expr != ""
-			if !instant {
+			held := p.Type == "stat" || p.Type == "bargauge" || p.Type == "table" && p.Targets[0].Expr != ""
+			for _, target := range p.Targets { // a share over time
+				held = held || p.Type == "timeseries" && strings.Contains(target.Expr, "/") && strings.Contains(target.Expr, "[5m]")
+			}
+			if !held {
 				continue
 			}
 			assert.False(t, titles[p.Title], "%s: two panels %q", name, p.Title)

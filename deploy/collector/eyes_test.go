@@ -40,7 +40,7 @@ func TestLedger(t *testing.T) {
 	holdPanels(t, w.prometheus, ledger, now, now.Sub(began)+time.Minute, 0)
 	holdOthers(t, w.prometheus, ledger, now)
 	w.holdAlertPanels(t)
-	w.holdAlerts(t, ledger, config, time.Minute)
+	w.holdAlerts(t, ledger, config)
 }
 
 // What llm_classify has judged, a second one on its way judges no more: each run is counted once, those included that
@@ -115,14 +115,13 @@ func TestEyes(t *testing.T) {
 	t.Logf("%d runs: %v", len(runs), ledger.Runs.By("llm_run_outcome"))
 	w.play(t, runs, w.otlp, 2*time.Minute)
 	w.counted(t, ledger)
-	// The numbers at the end, and those that were shown on the way: a verdict is shown up to lag after its run.
-	const lag = 75 * time.Second
+	// The numbers at the end, and those that were shown on the way: a verdict is shown up to verdictLag after its run.
 	for at := began.Add(2 * time.Minute); at.Before(began.Add(length)); at = at.Add(2 * time.Minute) {
-		holdPanels(t, w.prometheus, ledger, at, at.Sub(began)+time.Minute, lag)
+		holdPanels(t, w.prometheus, ledger, at, at.Sub(began)+time.Minute, verdictLag)
 	}
 	now := time.Now()
-	holdPanels(t, w.prometheus, ledger, now, now.Sub(began)+time.Minute, lag)
-	w.holdAlerts(t, ledger, config, time.Minute)
+	holdPanels(t, w.prometheus, ledger, now, now.Sub(began)+time.Minute, verdictLag)
+	w.holdAlerts(t, ledger, config)
 }
 
 // seed is the one that SEED names, or 1.

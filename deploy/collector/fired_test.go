@@ -9,65 +9,104 @@ import (
 	"github.com/otelllm/otelllm-go/deploy/collector/internal/traffic"
 )
 
-// trueAlerts says of each alert whether what it trueAlerts is true of the ledger until now, with a fifth of room for how windows
-// fall. An alert that is not here is false whenever it fires: nothing is wrong with the Collector in this traffic.
-var trueAlerts = map[string]func(l *traffic.Ledger, labels map[string]string, at time.Time) bool{
-	"LLMToolOutputLost": func(l *traffic.Ledger, labels map[string]string, at time.Time) bool {
-		return lostRuns(of(l, labels, at, 11*time.Minute)).Sum() > 0
+// verdictLag is how long after a run its verdict is in Prometheus at the latest: it is held and batched, its new series
+// show 0 for one flush, the next flush has it, and a scrape fetches it. Then rules are evaluated.
+const verdictLag = 75 * time.Second
+
+// trueAlerts says of each alert but LLMIncident whether what it claims is true of the ledger at a time, in the alert's own
+// windows. An alert that is not here is false whenever it fires: nothing is wrong with the Collector in this traffic.
+var trueAlerts = map[string]func(w windows) bool{
+	"LLMToolOutputLost": func(w windows) bool { return w.count(10*time.Minute, lostRuns) > 0 },
+	"LLMRunsFail": func(w windows) bool {
+		slow := w.share(15*time.Minute, failedRuns, runs) > 0.1 && w.share(5*time.Minute, failedRuns, runs) > 0.1 && w.count(15*time.Minute, failedRuns) >= 5
+		fast := w.share(5*time.Minute, failedRuns, runs) > 0.06 && w.share(time.Minute, failedRuns, runs) > 0.25 && w.count(time.Minute, failedRuns) >= 4
+		return slow || fast
 	},
-	"LLMIncident":            shareOver(0.2, brokenRequests, requests),
-	"LLMRunsFail":            shareOver(0.1, failedRuns, runs),
-	"LLMRunsUnsafeToRetry":   shareOver(0.5, unsafeRuns, failedRuns),
-	"LLMRunsOnlyJustRecover": shareOver(0.2, recoveredRuns, runs),
-	"LLMRunsAbandoned":       shareOver(0.05, func(l *traffic.Ledger) traffic.Entries { return l.Runs.Where("llm_failure_class", "run_abandoned") }, runs),
-	"LLMStreamsInterrupted":  shareOver(0.05, interrupted, requests),
-	"LLMProviderErrors": shareOver(0.1, func(l *traffic.Ledger) traffic.Entries {
-		return l.Requests.Where("llm_failure_class", "provider_error")
-	}, requests),
-	"LLMWatchdogsFire": func(l *traffic.Ledger, labels map[string]string, at time.Time) bool {
-		return of(l, labels, at, 16*time.Minute).Requests.WhereNot("llm_watchdog_kind", "").Sum() > 4
+	"LLMRunsUnsafeToRetry": func(w windows) bool {
+		return w.share(30*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.share(5*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.count(30*time.Minute, failedRuns) >= 5
+	},
+	"LLMRunsOnlyJustRecover": func(w windows) bool {
+		return w.share(30*time.Minute, recoveredRuns, runs) > 0.2 && w.share(5*time.Minute, recoveredRuns, runs) > 0.2 && w.count(30*time.Minute, recoveredRuns) >= 5
+	},
+	"LLMRunsAbandoned": func(w windows) bool {
+		return w.share(15*time.Minute, abandonedRuns, runs) > 0.05 && w.share(5*time.Minute, abandonedRuns, runs) > 0.05 && w.count(15*time.Minute, abandonedRuns) >= 3
+	},
+	"LLMStreamsInterrupted": func(w windows) bool { return w.requestsFail(interrupted, 0.05) },
+	"LLMProviderErrors":     func(w windows) bool { return w.requestsFail(providerErrors, 0.1) },
+	"LLMWatchdogsFire": func(w windows) bool {
+		fired := func(l *traffic.Ledger) traffic.Entries {
+			return l.Requests.Where("llm_watchdog_kind", w.labels["llm_watchdog_kind"])
+		}
+		return w.count(15*time.Minute, fired) >= 5 && w.count(5*time.Minute, fired) > 0
 	},
 }
 
-// of returns what an alert with these labels is about.
-func of(l *traffic.Ledger, labels map[string]string, at time.Time, window time.Duration) *traffic.Ledger {
+// windows are the last minutes before a time, of what an alert with these labels is about.
+type windows struct {
+	ledger *traffic.Ledger
+	labels map[string]string
+	at     time.Time
+}
+
+func (w windows) of(length time.Duration) *traffic.Ledger {
 	chosen := map[string]string{}
 	for label, name := range map[string]string{"service_name": "service", "gen_ai_provider_name": "provider", "gen_ai_request_model": "model"} {
-		if v, ok := labels[label]; ok {
+		if v, ok := w.labels[label]; ok {
 			chosen[name] = v
 		}
 	}
-	part := only(l, chosen, at.Add(-window), at)
-	if address, ok := labels["server_address"]; ok {
-		part.Requests = part.Requests.Where("server_address", address)
-	}
-	return part
+	return only(w.ledger, chosen, w.at.Add(-length), w.at)
 }
 
-// shareOver is true if the share was over the threshold in one of the windows that alerts look at.
-func shareOver(threshold float64, part, whole func(l *traffic.Ledger) traffic.Entries) func(*traffic.Ledger, map[string]string, time.Time) bool {
-	return func(l *traffic.Ledger, labels map[string]string, at time.Time) bool {
-		for _, window := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour} {
-			of := of(l, labels, at, window)
-			if n := whole(of).Sum(); n > 0 && part(of).Sum()/n > threshold*0.8 {
-				return true
-			}
+func (w windows) count(length time.Duration, of func(*traffic.Ledger) traffic.Entries) float64 {
+	return of(w.of(length)).Sum()
+}
+
+// share is 0 where there is no whole. It has a tenth of room, for how Prometheus extrapolates a window.
+func (w windows) share(length time.Duration, part, whole func(*traffic.Ledger) traffic.Entries) float64 {
+	l := w.of(length)
+	if n := whole(l).Sum(); n > 0 {
+		return 1.1 * part(l).Sum() / n
+	}
+	return 0
+}
+
+func (w windows) requestsFail(failed func(*traffic.Ledger) traffic.Entries, threshold float64) bool {
+	recent := w.share(5*time.Minute, failed, requests) > threshold
+	before := windows{w.ledger, w.labels, w.at.Add(-10 * time.Minute)}
+	slow := w.share(15*time.Minute, failed, requests) > threshold && recent && before.share(5*time.Minute, failed, requests) > threshold
+	fast := recent && w.share(time.Minute, failed, requests) > 0.25 && w.count(time.Minute, failed) >= 4
+	return slow || fast
+}
+
+// trueWithin reports whether an alert's claim was true at some time in the lag before at.
+func trueWithin(l *traffic.Ledger, labels map[string]string, at time.Time, lag time.Duration) bool {
+	claim := trueAlerts[labels["alertname"]]
+	for shift := time.Duration(0); claim != nil && shift <= lag; shift += 5 * time.Second {
+		if claim(windows{l, labels, at.Add(-shift)}) {
+			return true
 		}
-		return false
 	}
+	return false
 }
 
-// holdAlerts compares the alerts that fired with what happened: none was false, and none that had to fire was missed, or
-// later than onset. That of a lost output is one event, which has half a minute more.
-func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, onset time.Duration) {
+// isIncident reports whether the labels are those of the alert on an outage of this provider.
+func isIncident(labels map[string]string, provider string) bool {
+	return labels["alertname"] == "LLMIncident" && labels["whose"] == "them" && labels["gen_ai_provider_name"] == provider
+}
+
+// holdAlerts compares the alerts that fired with what happened: none was false, none that had to fire was missed or later
+// than a minute, and none went on after its end. An outage is one alert, once.
+func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config) {
 	t.Helper()
 	clock := traffic.SystemClock{}
 	expect := func(what string, since time.Time, onset time.Duration, matches func(labels map[string]string) bool) {
+		t.Helper()
 		for {
 			w.mu.Lock()
 			for _, f := range w.fired {
-				if matches(f.labels) && f.first.Sub(since) <= onset {
-					t.Logf("%s: %v %s later", what, f.labels["alertname"], f.first.Sub(since).Round(time.Second))
+				if after := f.first.Sub(since); matches(f.labels) && after >= 0 && after <= onset {
+					t.Logf("%s: %v %s later", what, f.labels["alertname"], after.Round(time.Second))
 					w.mu.Unlock()
 					return
 				}
@@ -86,23 +125,45 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, 
 		}
 	}
 	for service, at := range first {
-		expect("an output was lost by "+service, at, onset+30*time.Second, func(labels map[string]string) bool {
+		expect("an output was lost by "+service, at, verdictLag, func(labels map[string]string) bool {
 			return labels["alertname"] == "LLMToolOutputLost" && labels["service_name"] == service
 		})
 	}
 	for _, o := range c.Outages {
-		expect("the outage of "+o.Provider, c.Start.Add(o.From), onset, func(labels map[string]string) bool {
-			return labels["gen_ai_provider_name"] == o.Provider
+		expect("the outage of "+o.Provider, c.Start.Add(o.From), time.Minute, func(labels map[string]string) bool {
+			return isIncident(labels, o.Provider)
 		})
 	}
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.fired {
-		name := f.labels["alertname"]
-		if claim := trueAlerts[name]; claim == nil || !claim(l, f.labels, f.first) {
-			t.Errorf("false alert: %v, after %s", f.labels, f.first.Sub(c.Start).Round(time.Second))
+		t.Logf("from %s to %s, %d times: %v", f.first.Sub(c.Start).Round(time.Second), f.last.Sub(c.Start).Round(time.Second), f.times, f.labels)
+		if f.labels["alertname"] == "LLMIncident" {
+			w.holdIncident(t, f, c)
+			continue
+		}
+		for what, at := range map[string]time.Time{"false alert": f.first, "still fires": f.last} {
+			if !trueWithin(l, f.labels, at, verdictLag) {
+				t.Errorf("%s: %v, after %s", what, f.labels, at.Sub(c.Start).Round(time.Second))
+			}
 		}
 	}
 	assert.Greater(t, w.looked, 10, "how often the alerts were looked at")
+}
+
+// holdIncident checks that an LLMIncident is one of the outages, from its beginning to three minutes after its end.
+func (w *watched) holdIncident(t *testing.T, f *firing, c traffic.Config) {
+	t.Helper()
+	for _, o := range c.Outages {
+		from, to := c.Start.Add(o.From), c.Start.Add(o.To)
+		if !isIncident(f.labels, o.Provider) || f.first.Before(from) || f.first.After(to) {
+			continue
+		}
+		assert.Equal(t, 1, f.times, "how often the outage of %s was alerted on", o.Provider)
+		assert.False(t, f.last.Before(to), "the alert ended %s before the outage", to.Sub(f.last))
+		assert.LessOrEqual(t, f.last.Sub(to), 3*time.Minute, "after the end of the outage")
+		return
+	}
+	t.Errorf("false alert: %v, after %s", f.labels, f.first.Sub(c.Start).Round(time.Second))
 }

@@ -20,6 +20,14 @@ func brokenRequests(l *traffic.Ledger) traffic.Entries {
 		"provider_error", "empty_completion")
 }
 
+func providerErrors(l *traffic.Ledger) traffic.Entries {
+	return l.Requests.Where("llm_failure_class", "provider_error")
+}
+
+func abandonedRuns(l *traffic.Ledger) traffic.Entries {
+	return l.Runs.Where("llm_failure_class", "run_abandoned")
+}
+
 func lostRuns(l *traffic.Ledger) traffic.Entries {
 	return l.Runs.Where("llm_failure_class", "tool_output_lost")
 }
@@ -63,8 +71,12 @@ var selections = []map[string]string{
 
 // only returns the part of the ledger that is chosen and that happened after from, until and with to.
 func only(l *traffic.Ledger, chosen map[string]string, from, to time.Time) *traffic.Ledger {
+	return between(chosenOf(l, chosen), from, to)
+}
+
+// chosenOf returns the part of the ledger that is chosen.
+func chosenOf(l *traffic.Ledger, chosen map[string]string) *traffic.Ledger {
 	keep := func(entries traffic.Entries, provider bool) traffic.Entries {
-		entries = entries.Between(from, to)
 		if v, ok := chosen["service"]; ok {
 			entries = entries.Where("service_name", v)
 		}
@@ -80,5 +92,14 @@ func only(l *traffic.Ledger, chosen map[string]string, from, to time.Time) *traf
 		Runs: keep(l.Runs, true), Requests: keep(l.Requests, true), Tools: keep(l.Tools, false),
 		LostOutputs: keep(l.LostOutputs, true), RecoveredFailures: keep(l.RecoveredFailures, true),
 		WastedTokens: keep(l.WastedTokens, true), WastedRequests: keep(l.WastedRequests, true),
+	}
+}
+
+// between returns the part of the ledger that happened after from, until and with to.
+func between(l *traffic.Ledger, from, to time.Time) *traffic.Ledger {
+	return &traffic.Ledger{
+		Runs: l.Runs.Between(from, to), Requests: l.Requests.Between(from, to), Tools: l.Tools.Between(from, to),
+		LostOutputs: l.LostOutputs.Between(from, to), RecoveredFailures: l.RecoveredFailures.Between(from, to),
+		WastedTokens: l.WastedTokens.Between(from, to), WastedRequests: l.WastedRequests.Between(from, to),
 	}
 }

@@ -27,6 +27,10 @@ var window = regexp.MustCompile(`\[(5m|1h|1d|whole)\]`)
 func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, whole, lag time.Duration) {
 	t.Helper()
 	lengths := map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, "1d": 24 * time.Hour, "whole": whole}
+	var parts []*traffic.Ledger
+	for _, chosen := range selections {
+		parts = append(parts, chosenOf(l, chosen))
+	}
 	var held int
 	for name, d := range readDashboards(t) {
 		for _, panel := range d.Panels {
@@ -34,7 +38,7 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 				continue
 			}
 			for i, a := range answers[name][panel.Title] {
-				for _, chosen := range selections {
+				for k, chosen := range selections {
 					if name == "llm-classifier.json" && len(chosen) > 0 {
 						continue
 					}
@@ -48,7 +52,7 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 						got[traffic.Key(s.labels, a.by...)] += s.value
 					}
 					held++
-					if all := a.want(only(l, chosen, at.Add(-lengths[over[1]]), at)); a.most > 0 && len(all) > a.most {
+					if all := a.want(between(parts[k], at.Add(-lengths[over[1]]), at)); a.most > 0 && len(all) > a.most {
 						// Those that are left out are no larger than those that are shown.
 						assert.Len(t, got, a.most, panel.Title)
 						least := slices.Min(slices.Collect(maps.Values(got)))
@@ -59,10 +63,7 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 							}
 						}
 					}
-					compare(t, fmt.Sprintf("%s: %s (%d) %v", name, panel.Title, i, chosen), got, func(shift time.Duration) map[string]float64 {
-						to := at.Add(-shift)
-						return a.want(only(l, chosen, to.Add(-lengths[over[1]]), to))
-					}, lag)
+					compare(t, fmt.Sprintf("%s: %s (%d) %v", name, panel.Title, i, chosen), got, a.truth(parts[k], at, lengths[over[1]], lag))
 				}
 			}
 		}
@@ -70,49 +71,67 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 	assert.Greater(t, held, 100)
 }
 
-// compare checks that each value is within 5 % of one that was true between lag ago and now; small counts within a half.
-func compare(t *testing.T, what string, got map[string]float64, want func(shift time.Duration) map[string]float64, lag time.Duration) {
-	t.Helper()
-	low, high := map[string]float64{}, map[string]float64{}
-	var times int
-	for shift := time.Duration(0); shift <= lag; shift += max(lag/10, time.Second) {
-		values := want(shift)
-		times++
-		for key, v := range values {
-			if _, ok := high[key]; !ok {
-				low[key], high[key] = v, v
-				if times > 1 {
-					low[key] = 0
+// bounds are the least and the most that a value truly was, and of how many it was a share.
+type bounds struct{ low, high, whole float64 }
+
+// truth returns what an answer's values were in a window that ends at a time. Verdicts come up to lag later, so a window of
+// the past began and ended up to lag before, each by itself.
+func (a answer) truth(l *traffic.Ledger, at time.Time, length, lag time.Duration) map[string]bounds {
+	const step = 15 * time.Second // a flush
+	all := map[string]bounds{}
+	times := 0
+	for end := time.Duration(0); end <= lag; end += step {
+		for start := time.Duration(0); start <= lag; start += step {
+			part := between(l, at.Add(-start-length), at.Add(-end))
+			values, wholes := a.want(part), map[string]float64{}
+			if a.whole != nil {
+				wholes = a.whole(part)
+			}
+			for key, v := range values {
+				b, ok := all[key]
+				if !ok {
+					b = bounds{v, v, wholes[key]}
+					if times > 0 {
+						b.low = min(v, 0)
+					}
 				}
+				all[key] = bounds{min(b.low, v), max(b.high, v), b.whole}
 			}
-			low[key], high[key] = min(low[key], v), max(high[key], v)
-		}
-		for key := range high {
-			if _, ok := values[key]; !ok {
-				low[key] = 0
+			for key, b := range all {
+				if _, ok := values[key]; !ok {
+					b.low = min(b.low, 0)
+				}
+				if n, ok := wholes[key]; ok {
+					b.whole = min(b.whole, n)
+				}
+				all[key] = b
 			}
+			times++
 		}
 	}
+	return all
+}
+
+// compare checks that each value is within 5 % of the truth. Half an event is not a difference: Prometheus extrapolates.
+func compare(t *testing.T, what string, got map[string]float64, truth map[string]bounds) {
+	t.Helper()
 	for key := range got {
-		if _, ok := high[key]; !ok && math.Abs(got[key]) > 1e-9 {
+		if _, ok := truth[key]; !ok && math.Abs(got[key]) > 1e-9 {
 			t.Errorf("%s: %q is %.4g, and the ledger has none", what, key, got[key])
 		}
 	}
-	for key := range high {
+	for key, b := range truth {
 		v, ok := got[key]
-		if !ok && low[key] > 0 {
-			t.Errorf("%s: no %q, which is %.4g", what, key, low[key])
+		if !ok && b.low > 0 {
+			t.Errorf("%s: no %q, which is %.4g", what, key, b.low)
 			continue
 		}
-		slack := 0.01 // of a share
-		switch {
-		case high[key] >= 1:
-			slack = 0.5
-		case lag > 0:
-			slack = 0.04 // two of fifty that an edge of the window divides: it is not the same for each series
+		slack := 0.5
+		if b.whole > 0 {
+			slack /= b.whole
 		}
-		if v < low[key]*0.95-slack || v > high[key]*1.05+slack {
-			t.Errorf("%s: %q is %.4g, and in truth %.4g to %.4g", what, key, v, low[key], high[key])
+		if v < b.low*0.95-slack || v > b.high*1.05+slack {
+			t.Errorf("%s: %q is %.4g, and in truth %.4g to %.4g", what, key, v, b.low, b.high)
 		}
 	}
 }

@@ -34,6 +34,8 @@ type watched struct {
 type firing struct {
 	labels      map[string]string
 	first, last time.Time
+	times       int // how often it began
+	look        int // the last look that saw it
 }
 
 // startWatched runs config.yaml and config-metrics.yaml with Prometheus and its rules. shipped keeps all times as they
@@ -129,10 +131,14 @@ func (w *watched) watch(ctx context.Context, log func(string, ...any), every tim
 		for _, labels := range alerts {
 			key := fmt.Sprint(labels)
 			if w.fired[key] == nil {
-				w.fired[key] = &firing{labels: labels, first: now}
+				w.fired[key] = &firing{labels: labels, first: now, look: -1}
 				log("fires: %v", labels)
 			}
-			w.fired[key].last = now
+			f := w.fired[key]
+			if f.look != w.looked-1 || f.times == 0 {
+				f.times++
+			}
+			f.last, f.look = now, w.looked
 		}
 		if err == nil {
 			w.looked++
