@@ -114,7 +114,7 @@ func TestTempoLedger(t *testing.T) {
 		{"llm-runs.json", "Runs that failed", failed, []string{"llm.run.outcome", "llm.failure.class", "llm.failure.summary", "llm.retry.safety", "gen_ai.agent.name"}},
 		{"llm-runs.json", "Runs that lost a tool's output", int(lostRuns(ledger).Sum()), []string{"llm.run.outcome", "llm.failure.summary"}},
 		{"llm-runs.json", "Runs that recovered", int(recoveredRuns(ledger).Sum()), []string{"llm.run.outcome", "llm.run.recovered_failures"}},
-		{"llm-incidents.json", "Failed requests", int(ledger.Requests.WhereNot("llm_failure_class", "").Sum()), []string{
+		{"llm-incidents.json", "Failed requests", int(brokenRequests(ledger).Sum()), []string{
 			"gen_ai.provider.name", "gen_ai.request.model", "server.address", "llm.failure.class", "llm.failure.summary", "llm.retry.safety",
 		}},
 	} {
@@ -230,7 +230,7 @@ func TestTempo(t *testing.T) {
 
 // notInTheDemo lists queries that Tempo runs and for which the demo has no case.
 var notInTheDemo = []string{
-	`{ span.gen_ai.provider.name = "anthropic" && span.server.address = "api.anthropic.com" && span.llm.failure.class != nil } | select(span.llm.failure.class, span.llm.failure.cause, span.llm.failure.summary, span.gen_ai.request.model)`,
+	`{ span.gen_ai.provider.name = "anthropic" && span.server.address = "api.anthropic.com" && span.llm.failure.class =~ "connection_failed|stream_interrupted|protocol_violation|watchdog_timeout|provider_error|empty_completion" } | select(span.llm.failure.class, span.llm.failure.cause, span.llm.failure.summary, span.gen_ai.request.model)`,
 	`{ span.llm.failure.cause = "h2_goaway" }`,
 	`{ span.gen_ai.response.time_to_first_chunk > 10.0 } | select(span.gen_ai.request.model)`,
 	`{ span.llm.stream.longest_gap > 30.0 } | select(span.gen_ai.request.model, span.llm.stream.phase)`,
