@@ -43,8 +43,8 @@ var truth = map[string]struct {
 	},
 }
 
-// throughGateway is what differs where a gateway stood between: it tried a 429 again, and
-// the agent saw nothing of it.
+// outcomesOf returns the outcomes that a run of this recording may have. Where the agent went
+// through a gateway, the gateway tried a 429 again, and the agent saw nothing of it.
 func outcomesOf(agent, fault string) []string {
 	if strings.HasSuffix(agent, "-gw") && fault == "r429_ok" {
 		return []string{"recovered", "succeeded"}

@@ -1,6 +1,7 @@
 package agentlog
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -92,6 +93,7 @@ func geminiFailure(e *Event, errorType, message string) Failure {
 	switch {
 	case e.Status >= 400:
 		f = refusal(e.Status, "")
+		f.Provider = classify.ProviderErrorKind(e.Status, geminiCodes(message)...)
 	case errorType == "AbortError":
 		return Failure{Failed: true, End: semconv.StreamEndCancelled, Abort: semconv.AbortSourceUnknown}
 	case message == "terminated" && e.Time-e.Start >= undiciPatience:
@@ -102,6 +104,35 @@ func geminiFailure(e *Event, errorType, message string) Failure {
 	}
 	f.Type = classify.SanitizeErrorType(errorType)
 	return f
+}
+
+// maxGeminiError bounds the JSON of an error of the API, in bytes.
+const maxGeminiError = 4 << 10
+
+// geminiCodes are the codes of an error of the API, whose JSON is the message: the reasons
+// of its details, then its status. A reason is more precise: API_KEY_INVALID is an
+// INVALID_ARGUMENT. The codes are only for comparing with known ones.
+func geminiCodes(message string) (codes []string) {
+	if len(message) > maxGeminiError {
+		return nil
+	}
+	var data struct {
+		Error struct {
+			Status  string          `json:"status"`
+			Details json.RawMessage `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(message), &data) != nil {
+		return nil
+	}
+	var details []struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal(data.Error.Details, &details) // what can be read of them
+	for _, detail := range details {
+		codes = append(codes, detail.Reason)
+	}
+	return append(codes, data.Error.Status)
 }
 
 // cutAnswer is an answer that Gemini CLI did not take. Of a stream that ended without a
