@@ -208,6 +208,12 @@ func TestLocate(t *testing.T) {
 			want:  map[byte]hold.Place{1: byTime(9), 2: byTime(9), 3: byTime(9), 4: byTime(9)},
 		},
 		{
+			name:  "a run that yields to one by their time, and a part that is beneath that one",
+			nodes: []node{run(9, 0, 0, 20), yields(1, 8, 1, 9), {id: 2, parent: 7, run: 1, from: 2}, {id: 3, parent: 77, run: 1, from: 2}},
+			links: map[byte]byte{7: 9},
+			want:  map[byte]hold.Place{1: byTime(9), 2: known(9), 3: byTime(9)},
+		},
+		{
 			name:  "a run that yields to one above it",
 			nodes: []node{run(9, 0, 0, 20), yields(1, 8, 1, 9), {id: 2, parent: 1, run: 1}, {id: 3, run: 1}, {id: 4, parent: 7, run: 1}, req(5, 2, 2, 3)},
 			links: map[byte]byte{8: 9, 7: 9},

@@ -82,7 +82,11 @@ func Locate(t *Trace, it *Item) hold.Place {
 		if !c.unseen.IsEmpty() { // it is beneath what its run is beneath
 			place.Above = up.above
 		}
-		return up.locate(t, place)
+		at := up.locate(t, place)
+		if at.Run == c.run && !c.yields {
+			at.ByTime = false // its own parents lead there
+		}
+		return at
 	}
 	return c.locate(t, place)
 }
