@@ -149,6 +149,19 @@ var shapes = []shape{
 			s.Attributes().PutStr("http.route", "/ask")
 		}
 	}},
+	{name: "no run, after whole runs", config: early, write: func(w *writer, n int) {
+		const requests = spansPerCall/2 - 1
+		for w.spans < n/2 {
+			run := w.id()
+			for range requests {
+				w.request(w.id(), run, run)
+			}
+			w.run(run, w.root, requests, 0)
+		}
+		for w.spans < n { // any of these may be late
+			conventions(w.request(w.id(), w.id(), pcommon.SpanID{}))
+		}
+	}},
 	{name: "agents of the conventions", config: early, write: func(w *writer, n int) {
 		for w.spans < n {
 			run := w.id()

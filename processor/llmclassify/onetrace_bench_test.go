@@ -50,6 +50,18 @@ var traceShapes = []traceShape{
 	{"a chain", 512, func(i, _ int) (spanSpec, int, int, int) {
 		return chatSpan(1, 0, float64(i)/1e3, 1e3-float64(i)/1e3).finished("stop"), i, i + 1, 0
 	}},
+	{"no run, after whole runs", 512, func(i, n int) (spanSpec, int, int, int) {
+		const size = 256 // of each run
+		run := (i + size - 1) / size * size
+		switch {
+		case i > n/2/size*size:
+			return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).finished("stop"), i, n + i, 0
+		case i == run:
+			return runSpan(1, 0, float64(n), size-1, 0), i, 0, 0
+		default:
+			return requestSpan(1, 1, float64(i)/1e3, float64(i)/1e3+0.4).answered("stop", answer), i, run, run
+		}
+	}},
 	{"runs within one another", 512, func(i, _ int) (spanSpec, int, int, int) {
 		return runSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
 	}},

@@ -293,7 +293,7 @@ func TestJudgedIsBounded(t *testing.T) {
 		j.run(trace, id(1), false)
 		j.span(trace, id(2))
 		switch {
-		case j.runs.Now.n+j.runs.Previous.n > 2*minJudged, j.spans.Now.cost+j.spans.Previous.cost > 2*(minJudged+rowCost):
+		case j.runs.Now.n+j.runs.Previous.n > 2*minJudged, j.spans.Now.n+j.spans.Previous.n > 2*minJudged:
 			t.Fatal("more than there is room for")
 		case !j.late(trace, id(1), id(0), id(9)):
 			t.Fatal("named")

@@ -14,7 +14,7 @@ const (
 	// judgedSize is the memory of one entry of a [memory], with its share of what is free.
 	judgedSize = 16
 	// spanCost is that of a span in a [spanMemory].
-	spanCost = 8
+	spanCost = 6
 	// minJudged is how many entries there is always room for.
 	minJudged = 1024
 )
@@ -143,9 +143,8 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	key := j.traceKey(trace)
 	for i := range n {
-		j.spans.add(key, span(i))
+		j.spans.add(j.key(trace, span(i)))
 	}
 }
 
@@ -153,9 +152,8 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	key := j.traceKey(trace)
 	for _, id := range spans {
-		j.spans.remove(key, id)
+		j.spans.remove(j.key(trace, id))
 	}
 }
 
@@ -182,7 +180,7 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts, for
 		}
 	}
 	for _, span := range spans {
-		j.spans.recall(old, key, span)
+		j.spans.recall(old, j.key(trace, span))
 	}
 }
 
@@ -305,7 +303,7 @@ const runTimeSize = 64
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.spans.add(j.traceKey(trace), span)
+	j.spans.add(j.key(trace, span))
 }
 
 // judgedRun reports whether a run was judged: the one with this id, or the one that this
@@ -331,6 +329,7 @@ func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) b
 	case parent.IsEmpty():
 		return j.runs.contains(j.key(trace, id))
 	default:
-		return j.runs.contains(j.key(trace, parent)) || j.spans.contains(j.traceKey(trace), parent)
+		key := j.key(trace, parent)
+		return j.runs.contains(key) || j.spans.contains(key)
 	}
 }

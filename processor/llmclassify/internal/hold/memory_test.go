@@ -162,42 +162,67 @@ func TestRecall(t *testing.T) {
 	}
 }
 
+// Spans are found, and no others, whatever is added and removed.
 func TestSpanMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	m := newSpanMemory(t0, 10, 1<<30)
-	want := map[[2]uint64]bool{}
-	steps := 20_000
-	if testing.Short() {
-		steps = 4_000
+	keys := make([]uint64, 20_000)
+	for i := range keys {
+		keys[i] = r.Uint64()
 	}
-	for range steps {
-		trace, span := r.Uint64N(500)<<r.UintN(32), id(byte(r.IntN(200)+1))
-		if trace == 0 {
-			trace = 1 // the same, to the set
-		}
-		key := [2]uint64{trace, uint64(span[7])}
+	keys[0] = 0 // the mark of free places
+	m := newSpanMemory(t0, 10, 1<<30)
+	want := map[uint64]bool{}
+	for range 3 * len(keys) {
+		key := keys[r.IntN(len(keys))]
 		switch {
 		case r.IntN(4) == 0 && want[key]:
-			m.remove(trace, span)
+			m.remove(key)
 			delete(want, key)
 		case !want[key]:
-			m.add(trace, span)
+			m.add(key)
 			want[key] = true
 		}
-		if m.contains(trace, span) != want[key] {
-			t.Fatalf("span %d of trace %x is there: %v", key[1], trace, !want[key])
+		if m.contains(key) != want[key] {
+			t.Fatalf("%x is there: %v", key, !want[key])
 		}
 	}
-	for trace := range uint64(500) {
-		for n := range byte(200) {
-			if key := [2]uint64{trace, uint64(n + 1)}; trace > 0 && m.contains(trace, id(n+1)) != want[key] {
-				t.Fatalf("span %d of trace %x is there: %v", key[1], trace, !want[key])
-			}
+	for _, key := range keys {
+		if m.contains(key) != want[key] {
+			t.Fatalf("%x is there: %v", key, !want[key])
 		}
 	}
 	m.Rotate(after(10))
 	m.Rotate(after(20))
-	assert.False(t, m.contains(1, id(1)))
+	for _, key := range keys {
+		require.False(t, m.contains(key))
+	}
+}
+
+// To find a span takes a few steps, however many there are: there are few tables, and each
+// has places that are free. What is added again and again takes no more room.
+func TestSpanMemoryIsFast(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	m := newSpanMemory(t0, 10, 100_000)
+	for range m.limit {
+		m.add(r.Uint64())
+	}
+	assert.LessOrEqual(t, len(m.Now.tables), 7)
+	for _, table := range m.Now.tables {
+		longest, row := 0, 0
+		for _, mark := range table {
+			if row++; mark == freeMark {
+				row = 0
+			}
+			longest = max(longest, row)
+		}
+		assert.Less(t, longest, 300)
+	}
+
+	m = newSpanMemory(t0, 10, 100_000)
+	for range 1000 {
+		m.add(7)
+	}
+	assert.Equal(t, 1, m.Now.n)
 }
 
 // What is said of the memory of what was judged is what the heap says, or more.
@@ -209,19 +234,16 @@ func TestJudgedSize(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for _, spans := range []int{1, 3, 13, 100} {
+	for _, limit := range []int{1000, 10_000, 100_000} {
 		before := heap()
-		m := newSpanMemory(t0, 10, 100_000)
+		m := newSpanMemory(t0, 10, limit)
 		r := rand.New(rand.NewPCG(5, 6))
-		for m.Now.cost+rowCost+spans < m.limit {
-			trace := r.Uint64()
-			for n := range spans {
-				m.add(trace, id(byte(n+1)))
-			}
+		for range limit {
+			m.add(r.Uint64())
 		}
 		grown := heap() - before
-		t.Logf("%d spans a trace: %d bytes each", spans, grown/uint64(m.Now.cost))
-		assert.LessOrEqual(t, grown, uint64(m.Now.cost*spanCost*5/4))
+		t.Logf("%d bytes each of %d", grown/uint64(limit), limit)
+		assert.LessOrEqual(t, grown, uint64(limit*spanCost))
 		runtime.KeepAlive(&m)
 	}
 }

@@ -496,9 +496,9 @@ func TestDeadlines(t *testing.T) {
 // In as much room as it is given, an eighth of it, in two memories and times of two
 // generations.
 func TestJudgedLimits(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 8*5*16*5000)
-	assert.Equal(t, 5000, j.runs.limit)
-	assert.Equal(t, 10_000, j.spans.limit)
+	j := newJudged(t0, time.Hour, time.Minute, 8*5*16*3*5000)
+	assert.Equal(t, 15_000, j.runs.limit)
+	assert.Equal(t, 40_000, j.spans.limit)
 	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)
 }
 
@@ -544,53 +544,47 @@ func TestRememberedSpans(t *testing.T) {
 // there are more than the limit.
 func TestSpanMemoryForgets(t *testing.T) {
 	m := newSpanMemory(t0, 10, 100)
-	m.add(7, id(1))
+	m.add(1)
 	m.Rotate(after(9))
-	m.add(7, id(2))
+	m.add(2)
 	m.Rotate(after(10))
-	assert.True(t, m.contains(7, id(1)) && m.contains(7, id(2)))
+	assert.True(t, m.contains(1) && m.contains(2))
 	m.Rotate(after(19))
-	assert.True(t, m.contains(7, id(1)))
+	assert.True(t, m.contains(1))
 	m.Rotate(after(20))
-	assert.False(t, m.contains(7, id(1)))
-	for n := range byte(250) {
-		m.add(uint64(n)+1, id(n+1))
-		require.LessOrEqual(t, m.Now.cost, 100+rowCost)
-		require.True(t, m.contains(uint64(n)+1, id(n+1)))
+	assert.False(t, m.contains(1))
+	spread := func(n int) uint64 { return uint64(n+1) * 0x9e3779b97f4a7c15 }
+	for n := range 250 {
+		m.add(spread(n))
+		require.LessOrEqual(t, m.Now.n, 100)
+		require.True(t, m.contains(spread(n)))
 	}
-	assert.False(t, m.contains(1, id(1)))
+	assert.False(t, m.contains(spread(0)))
 
-	m = newSpanMemory(t0, 10, 2*(rowCost+1))
+	m = newSpanMemory(t0, 10, 2)
 	for n, old := range []time.Duration{0, 9, 10, 19, 20} {
-		m.recall(old, uint64(n)+1, id(1))
+		m.recall(old, spread(n))
 	}
 	for n, kept := range []struct{ now, previous bool }{{true, false}, {true, false}, {false, true}, {false, true}, {}} {
-		assert.Equal(t, kept.now, m.Now.find(uint64(n)+1, id(1)) != nil, "%d", n)
-		assert.Equal(t, kept.previous, m.Previous.find(uint64(n)+1, id(1)) != nil, "%d", n)
+		assert.Equal(t, kept.now, m.Now.find(spread(n)) != nil, "%d", n)
+		assert.Equal(t, kept.previous, m.Previous.find(spread(n)) != nil, "%d", n)
 	}
-	m.recall(15, 9, id(1))
-	assert.False(t, m.contains(9, id(1)), "there is no room in the older half, and nothing is pushed out of it")
-	assert.True(t, m.contains(3, id(1)))
+	m.recall(15, spread(9))
+	assert.False(t, m.contains(spread(9)), "there is no room in the older half, and nothing is pushed out of it")
+	assert.True(t, m.contains(spread(3)))
 }
 
-// One row holds the spans of a trace that come together.
-func TestRows(t *testing.T) {
-	var s traceSpans
-	for n := range byte(10) {
-		s.add(1, id(n+1))
-	}
-	assert.Equal(t, 10+rowCost, s.cost)
-	s.add(2, id(1))
-	s.add(1, id(11))
-	assert.Equal(t, 12+3*rowCost, s.cost)
-	assert.Len(t, s.rows, 1+12+3*2)
-	for n := range byte(11) {
-		assert.NotNil(t, s.find(1, id(n+1)))
-	}
-	assert.Nil(t, s.find(2, id(2)))
-	s.remove(2, id(2))
-	s.remove(2, id(1))
-	assert.Nil(t, s.find(2, id(1)))
+// What is taken back is what was added last: the span may be one of a judged run as well.
+func TestSpanMemoryTakesBack(t *testing.T) {
+	m := newSpanMemory(t0, 10, 100)
+	m.add(1)
+	m.Rotate(after(10))
+	m.add(1)
+	m.remove(1)
+	assert.True(t, m.contains(1))
+	m.remove(1)
+	assert.False(t, m.contains(1))
+	m.remove(1)
 }
 
 // Links are found whatever the lists are that they come in. The first of several counts.

@@ -1,123 +1,115 @@
 package hold
 
 import (
-	"encoding/binary"
+	"math/bits"
+	"slices"
 	"time"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// spanMemory is a set of spans of two generations. Spans of a trace are added together, so
-// that the trace is stored once for all of them and a span takes four bytes: spans of one
-// trace that have these bytes in common are taken for one another.
+// spanMemory is a set of hashes of spans, of two generations, in a few bytes each. What it
+// takes to find one does not depend on how many there are, nor of which traces they are.
 type spanMemory struct {
-	generations.Of[traceSpans]
-	limit int // of one generation, in spans
+	generations.Of[marks]
+	limit int // of one generation
 }
 
 func newSpanMemory(now time.Time, period time.Duration, limit int) spanMemory {
-	return spanMemory{generations.Of[traceSpans]{Period: period, Began: now}, limit}
+	return spanMemory{generations.Of[marks]{Period: period, Began: now}, limit}
 }
 
-func (m *spanMemory) add(trace uint64, span pcommon.SpanID) {
-	if m.Now.cost >= m.limit {
+func (m *spanMemory) add(key uint64) {
+	if m.Now.n >= m.limit {
 		m.Turn()
 	}
-	m.Now.add(trace, span)
+	m.Now.add(key, m.limit)
 }
 
 // recall adds a span that has been remembered for this long already.
-func (m *spanMemory) recall(old time.Duration, trace uint64, span pcommon.SpanID) {
+func (m *spanMemory) recall(old time.Duration, key uint64) {
 	switch {
 	case old < m.Period:
-		m.add(trace, span)
-	case old < 2*m.Period && m.Previous.cost < m.limit:
-		m.Previous.add(trace, span)
+		m.add(key)
+	case old < 2*m.Period && m.Previous.n < m.limit:
+		m.Previous.add(key, m.limit)
 	}
 }
 
-func (m *spanMemory) remove(trace uint64, span pcommon.SpanID) {
-	m.Now.remove(trace, span)
-	m.Previous.remove(trace, span)
-}
-
-func (m *spanMemory) contains(trace uint64, span pcommon.SpanID) bool {
-	return m.Now.find(trace, span) != nil || m.Previous.find(trace, span) != nil
-}
-
-// traceSpans is spans by the hash of their trace. Its zero value is empty.
-type traceSpans struct {
-	traces hashes
-	at     []uint32 // by slot of traces: the index of the trace's newest row
-	// rows are stored one behind the other, each as: the index of the trace's row before
-	// it, how many spans it has, the marks of the spans, 0 for one that was removed.
-	// Index 0 is not a row.
-	rows []uint32
-	last uint64 // the trace of the last row
-	head int    // the index of the last row
-	cost int    // of all, in spans
-}
-
-// rowCost is the memory of a row with its share of the tables, in spans.
-const rowCost = 4
-
-// mark is four bytes of a span's id, never 0.
-func mark(span pcommon.SpanID) uint32 {
-	return uint32(binary.LittleEndian.Uint64(span[:])*0x9e3779b97f4a7c15>>32) | 1
-}
-
-func (t *traceSpans) add(trace uint64, span pcommon.SpanID) {
-	if t.head == 0 || t.last != trace {
-		t.begin(trace)
+// remove takes back what was added last.
+func (m *spanMemory) remove(key uint64) {
+	if !m.Now.remove(key) {
+		m.Previous.remove(key)
 	}
-	t.rows[t.head+1]++
-	t.rows = append(t.rows, mark(span))
-	t.cost++
 }
 
-// begin begins a row.
-func (t *traceSpans) begin(trace uint64) {
-	if len(t.rows) == 0 {
-		t.rows = append(t.rows, 0)
-	}
-	before := t.traces.slots
-	slot := t.traces.add(trace)
-	if len(before) != len(t.traces.slots) { // the table has grown
-		at := make([]uint32, len(t.traces.slots))
-		for i, trace := range before {
-			if trace != 0 {
-				at[t.traces.find(trace)] = t.at[i]
-			}
+func (m *spanMemory) contains(key uint64) bool {
+	return m.Now.find(key) != nil || m.Previous.find(key) != nil
+}
+
+// marks is a set of uniformly distributed hashes, of each of which it stores 32 bits. The
+// other 32 bits are its place. So tables cannot grow: another one is added, three times as
+// large as all others.
+// Its zero value is empty.
+type marks struct {
+	tables [][]uint32 // with open addressing and linear probing, at most three quarters full
+	n      int        // hashes in all tables, with those that were removed
+	room   int        // how many more the last table may have
+}
+
+const (
+	// freeMark and removedMark are in slots without a hash.
+	freeMark, removedMark = 0, 1
+	// minMarks is how many hashes the first table may have.
+	minMarks = 192
+)
+
+// markOf returns the part of a hash that is stored.
+func markOf(key uint64) uint32 { return max(uint32(key>>32), removedMark+1) }
+
+// slot returns the place of a hash in a table, or a free one.
+func slot(table []uint32, key uint64) *uint32 {
+	high, _ := bits.Mul64(key<<32, uint64(len(table)))
+	for i := int(high); ; { //nolint:gosec // less than the length
+		if at := &table[i]; *at == freeMark || *at == markOf(key) {
+			return at
 		}
-		t.at = at
+		if i++; i == len(table) {
+			i = 0
+		}
 	}
-	t.head, t.last = len(t.rows), trace
-	t.rows = append(t.rows, t.at[slot], 0)
-	t.at[slot] = uint32(t.head) //nolint:gosec // below the limit of spans
-	t.cost += rowCost
 }
 
-// find returns the place of a span, nil if it is not in the set.
-func (t *traceSpans) find(trace uint64, span pcommon.SpanID) *uint32 {
-	slot := t.traces.find(trace)
-	if slot < 0 {
-		return nil
+// add adds a hash, with room for no more than limit of them. One that is in an earlier table
+// is added again.
+func (m *marks) add(key uint64, limit int) {
+	if m.room == 0 {
+		m.room = max(min(max(3*m.n, minMarks), limit-m.n), 1)
+		m.tables = append(m.tables, make([]uint32, m.room*4/3+1))
 	}
-	for row := t.at[slot]; row != 0; row = t.rows[row] {
-		spans := t.rows[row+2:][:t.rows[row+1]]
-		for i := range spans {
-			if spans[i] == mark(span) {
-				return &spans[i]
-			}
+	if at := slot(m.tables[len(m.tables)-1], key); *at == freeMark {
+		*at = markOf(key)
+		m.n++
+		m.room--
+	}
+}
+
+// find returns the place of a hash, the one that was added last, nil if it is not in the set.
+func (m *marks) find(key uint64) *uint32 {
+	for _, table := range slices.Backward(m.tables) {
+		if at := slot(table, key); *at != freeMark {
+			return at
 		}
 	}
 	return nil
 }
 
-func (t *traceSpans) remove(trace uint64, span pcommon.SpanID) {
-	if at := t.find(trace, span); at != nil {
-		*at = 0
+// remove removes a hash. It reports whether it was in the set.
+func (m *marks) remove(key uint64) bool {
+	at := m.find(key)
+	if at == nil {
+		return false
 	}
+	*at = removedMark
+	return true
 }
