@@ -64,6 +64,9 @@ func (b *budget) over(t *tenant) int {
 // the next consumer fails, it refuses what is over the limit, as eviction would free
 // nothing. What was admitted is given back with add.
 func (b *budget) admit(t *tenant, n int) error {
+	if n == 0 {
+		return nil
+	}
 	b.add(t, n)
 	if b.over(t) > 0 && b.waiting.Load() > 0 {
 		b.add(t, -n)

@@ -25,14 +25,14 @@ func (p *classifier) handOver(ctx context.Context, caller *origin.Caller, q *par
 		}
 		p.giveBack(q, len(q.deliveries))
 	}
-	p.unreserve(q, q.withSpans())
+	p.unreserve(q, q.withPlaces())
 	return err
 }
 
 // admit takes the memory of the deliveries.
 func (p *classifier) admit(q *partition) error {
 	for i := range q.deliveries {
-		if d := &q.deliveries[i]; d.hasSpans() {
+		if d := &q.deliveries[i]; d.needsPlace() {
 			if err := p.budget.admit(q.lane(i).tenant, d.size); err != nil {
 				p.giveBack(q, i)
 				return err
@@ -45,7 +45,7 @@ func (p *classifier) admit(q *partition) error {
 // giveBack gives back the memory of the first n deliveries.
 func (p *classifier) giveBack(q *partition, n int) {
 	for i := range q.deliveries[:n] {
-		if d := &q.deliveries[i]; d.hasSpans() {
+		if d := &q.deliveries[i]; d.needsPlace() {
 			p.budget.add(q.lane(i).tenant, -d.size)
 		}
 	}
@@ -70,7 +70,7 @@ func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *par
 	q.attach(caller, tickets)
 	for i := range q.deliveries {
 		d := &q.deliveries[i]
-		if d.hasSpans() || d.news() > 0 {
+		if d.needsPlace() || d.news() > 0 {
 			p.put(q, i)
 		}
 	}
@@ -108,7 +108,9 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 		if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
 			return hidePartial(err)
 		}
-		p.store.update(ctx, nil, nil, p.completeRecords(q.now, &q.complete)) // before the sender learns that they are taken
+		if q.complete.spans > 0 { // the shard writes: a slow disk keeps nobody waiting now
+			q.deliveryTo(0, q.complete.traces[0]).judged = p.completeRecords(q.now, &q.complete)
+		}
 	case q.asParcel():
 		made, err := p.completeParcel(ctx, q.now, caller, &q.complete, q.td)
 		if err != nil {
@@ -167,13 +169,13 @@ func (p *classifier) expectEvidence(d *delivery, change int32) {
 	}
 }
 
-// reserve gets a place for each delivery of spans, always in the same order, so that no
+// reserve gets a place for each delivery that needs one, always in the same order, so that no
 // two calls wait for each other.
 func (p *classifier) reserve(ctx context.Context, q *partition) error {
-	withSpans := q.withSpans()
-	for n, i := range withSpans {
+	withPlaces := q.withPlaces()
+	for n, i := range withPlaces {
 		if err := q.lane(i).inbox.reserve(ctx, &q.deliveries[i]); err != nil {
-			p.unreserve(q, withSpans[:n])
+			p.unreserve(q, withPlaces[:n])
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ type delivery struct {
 	at        time.Time // when an earlier process received it; zero where this one did
 	arrivals  []assemble.Arrival
 	parcel    *parcel // spans that are judged, nil where there are none
+	judged    []byte  // records of runs that were forwarded with their call, for the store
+	records   bool    // there are such
 	links     []hold.Link
 	exchanges []exchange
 	size      int  // bytes that the budget knows of
@@ -24,8 +26,9 @@ type delivery struct {
 	linksLost bool // there was no room for links after it
 }
 
-// hasSpans reports whether there are spans in the delivery that the lane is to take over.
-func (d *delivery) hasSpans() bool { return d.arrivals != nil || d.parcel != nil }
+// needsPlace reports whether there are spans in the delivery that the lane is to take over,
+// or records that it is to write.
+func (d *delivery) needsPlace() bool { return d.arrivals != nil || d.parcel != nil || d.records }
 
 // news is how many spans that passed the delivery lets the lane know of.
 func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
@@ -65,7 +68,7 @@ func (b *inbox) place(d *delivery) int64 {
 	return min(max(int64(d.size), b.room/maxDeliveries), b.room)
 }
 
-// reserve waits for a place for a delivery of spans.
+// reserve waits for a place for a delivery that needs one.
 func (b *inbox) reserve(ctx context.Context, d *delivery) error {
 	if err := b.places.Acquire(ctx, b.place(d)); err != nil {
 		return fmt.Errorf("waiting for earlier spans to be taken over: %w", err)
@@ -76,11 +79,11 @@ func (b *inbox) reserve(ctx context.Context, d *delivery) error {
 // unreserve gives back the place of a delivery.
 func (b *inbox) unreserve(d *delivery) { b.places.Release(b.place(d)) }
 
-// put adds a delivery, which has a place if it has spans. It returns false for news for
+// put adds a delivery, which has a place if it needs one. It returns false for news for
 // which there is no room.
 func (b *inbox) put(d *delivery) bool {
 	b.mu.Lock()
-	if !d.hasSpans() && b.news+d.news() > maxNews {
+	if !d.needsPlace() && b.news+d.news() > maxNews {
 		if len(d.links) > 0 {
 			b.loseLinks()
 		}
@@ -116,7 +119,7 @@ func (b *inbox) take() (d delivery, ok bool) {
 		b.list = nil
 	}
 	b.news -= d.news()
-	if d.hasSpans() {
+	if d.needsPlace() {
 		b.unreserve(&d)
 	}
 	return d, true

@@ -154,6 +154,7 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	if d.parcel != nil {
 		l.forwarder.send(ctx, *d.parcel)
 	}
+	l.store.update(ctx, nil, nil, d.judged)
 	for _, a := range d.arrivals {
 		l.use(a.Items)
 	}

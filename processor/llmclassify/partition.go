@@ -42,11 +42,11 @@ func (q *partition) lane(delivery int) *lane {
 	return q.shards[delivery%len(q.shards)].lane(q.tenants[delivery/len(q.shards)])
 }
 
-// withSpans are the indices of the deliveries that have spans, in an order that is the same
+// withPlaces are the indices of the deliveries that need places, in an order that is the same
 // for all calls.
-func (q *partition) withSpans() (list []int) {
+func (q *partition) withPlaces() (list []int) {
 	for i := range q.deliveries {
-		if q.deliveries[i].hasSpans() {
+		if q.deliveries[i].needsPlace() {
 			list = append(list, i)
 		}
 	}
@@ -81,6 +81,8 @@ func (p *classifier) partition(q *partition) {
 	if q.asParcel() {
 		d := q.deliveryTo(0, q.complete.traces[0])
 		d.parcel, d.size = &parcel{}, d.size+q.complete.bytes
+	} else if q.complete.spans > 0 && p.store.enabled() {
+		q.deliveryTo(0, q.complete.traces[0]).records = true
 	}
 }
 

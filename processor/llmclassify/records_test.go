@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -418,4 +419,64 @@ func TestForgottenStaysForgotten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nothing waits for the disk once spans of a call are forwarded: it might outlast the
+// sender's patience, and they would come twice. The shard writes that their runs were judged.
+func TestNothingWaitsForTheDiskAfterForwarding(t *testing.T) {
+	d := newDisk()
+	next := new(flakyNext)
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	asked := make(chan struct{}, 1)
+	forwarded := false
+	d.asks = func() {
+		if forwarded {
+			asked <- struct{}{}
+			select {} // for ever
+		}
+	}
+	next.fail = func(ptrace.Traces) error {
+		forwarded = true
+		return nil
+	}
+	returned := make(chan error)
+	go func() {
+		returned <- h.classifier.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...))
+	}()
+	select {
+	case err := <-returned:
+		require.NoError(t, err)
+	case <-asked:
+		require.Fail(t, "the call waits for the disk")
+	}
+	assert.Equal(t, 3, next.SpanCount())
+	assert.False(t, d.hasJudged())
+
+	d.asks = nil
+	h.settle(t.Context())
+	assert.True(t, d.hasJudged())
+	h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
+	h.consume(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer), chatSpan(4, 9, 1.5, 2).finished("stop"))
+	for _, id := range []byte{3, 4} {
+		assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(id)]).trigger)
+	}
+}
+
+// A call whose records find no place waits before anything of it is forwarded.
+func TestRecordsHavePlaces(t *testing.T) {
+	next := new(flakyNext)
+	h := newHarnessOn(t, newDisk(), defaultConfig(), next, t0)
+	send := func(ctx context.Context, i byte) error {
+		return h.classifier.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(i), otherSpan(9, 1, 0.1, 0.2).of(i))...))
+	}
+	for i := range byte(maxDeliveries) {
+		require.NoError(t, send(t.Context(), i+1))
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, send(done, 100), context.Canceled)
+	assert.Equal(t, 3*maxDeliveries, next.SpanCount())
+	h.settle(t.Context())
+	require.NoError(t, send(t.Context(), 100))
+	require.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdicts(spansIn(next))[1])
 }
