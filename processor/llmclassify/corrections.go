@@ -61,6 +61,20 @@ func newCorrections(period time.Duration, bytes int) *corrections {
 	return &corrections{kept: kept}
 }
 
+// setLimit changes the bytes.
+func (c *corrections) setLimit(bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept.SetLimit(bytes / 2)
+}
+
+// size is the estimated memory in bytes.
+func (c *corrections) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept.Size()
+}
+
 // markOf is four bytes of a span's id: two spans of a run that have them in common are taken
 // for one.
 func markOf(id pcommon.SpanID) uint32 {

@@ -80,6 +80,9 @@ func (e *evidence) add(now time.Time, x *exchange) {
 	}
 }
 
+// setLimit changes the bytes.
+func (e *evidence) setLimit(bytes int) { e.kept.SetLimit(bytes / 2) }
+
 func (e *evidence) size() int { return e.kept.Size() }
 
 // explain adds to the facts of requests what the exchanges beneath them show. These are

@@ -109,10 +109,10 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 			return hidePartial(err)
 		}
 		if q.complete.spans > 0 { // the shard writes: a slow disk keeps nobody waiting now
-			q.deliveryTo(0, q.complete.traces[0]).judged = p.completeRecords(q.now, &q.complete)
+			q.deliveryTo(0, q.complete.traces[0]).judged = p.completeRecords(q)
 		}
 	case q.asParcel():
-		made, err := p.completeParcel(ctx, q.now, caller, &q.complete, q.td)
+		made, err := p.completeParcel(ctx, caller, q)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package llmclassify
 
 import (
 	"context"
-	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -98,29 +97,31 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 
 // completeParcel makes a parcel of what is left of a call, nothing but complete runs, and
 // writes it to the store. They are judged after that.
-func (p *classifier) completeParcel(ctx context.Context, now time.Time, caller *origin.Caller, c *completeRuns, td ptrace.Traces) (parcel, error) {
-	tickets, err := p.store.add(ctx, now, caller, td)
+func (p *classifier) completeParcel(ctx context.Context, caller *origin.Caller, q *partition) (parcel, error) {
+	c := &q.complete
+	tickets, err := p.store.add(ctx, q.now, caller, q.td)
 	if err != nil {
 		return parcel{}, err
 	}
-	made := parcel{traces: td, spans: c.spans, bytes: c.bytes + verdictSize*len(c.releases), caller: caller}
+	made := parcel{traces: q.td, spans: c.spans, bytes: c.bytes + verdictSize*len(c.releases), caller: caller}
 	if tickets != nil {
 		for i := range c.spans {
 			made.done = append(made.done, tickets(i))
 		}
-		made.judged = p.completeRecords(now, c)
+		made.judged = p.completeRecords(q)
 	}
 	return made, nil
 }
 
 // completeRecords encodes what is remembered of complete runs, for the store.
-func (p *classifier) completeRecords(now time.Time, c *completeRuns) (records []byte) {
+func (p *classifier) completeRecords(q *partition) (records []byte) {
 	if !p.store.enabled() {
 		return nil
 	}
+	c, now, tenant := &q.complete, q.now, q.tenants[0].key
 	ranges, releases := c.ranges, c.releases
 	for _, trace := range c.traces {
-		r := journal.Judged{At: now, Trace: trace, Counts: true}
+		r := journal.Judged{At: now, Trace: trace, Tenant: tenant, Counts: true}
 		for ; len(releases) > 0 && releases[0].Trace == trace; releases = releases[1:] {
 			r.Runs = append(r.Runs, releases[0].RunID)
 			r.Forgot = r.Forgot || forgotAfterRestart(&releases[0])
@@ -132,7 +133,7 @@ func (p *classifier) completeRecords(now time.Time, c *completeRuns) (records []
 		records = r.Append(records)
 	}
 	for _, spans := range ranges {
-		r := journal.Judged{At: now, Trace: spans.trace, Spans: c.ids[spans.from:spans.to]}
+		r := journal.Judged{At: now, Trace: spans.trace, Tenant: tenant, Spans: c.ids[spans.from:spans.to]}
 		records = r.Append(records)
 	}
 	return records
@@ -155,7 +156,11 @@ func (p *classifier) countComplete(ctx context.Context, c *completeRuns) {
 func (p *classifier) rememberSpans(q *partition) {
 	c := &q.complete
 	for _, r := range c.ranges {
-		q.laneOf(r.trace).buffer.Judged().Remember(r.trace, c.ids[r.from:r.to])
+		l := q.laneOf(r.trace)
+		l.buffer.Judged().Remember(r.trace, c.ids[r.from:r.to])
+		if p.cfg.hasTenants() { // the shard shares the memory for that
+			l.inbox.wake()
+		}
 	}
 }
 

@@ -40,11 +40,11 @@ type innerRuns struct {
 	corrections *corrections
 	lifetime    *lifetime
 	judged      *hold.Judged // remembers the traces of which runs are forgotten to make room
-	limit       int          // of each generation
 
 	// mu guards everything declared below
-	mu   sync.Mutex
-	kept generations.Of[runsByTrace]
+	mu    sync.Mutex
+	limit int // of each generation
+	kept  generations.Of[runsByTrace]
 }
 
 // runsByTrace is one generation of [innerRuns].
@@ -62,18 +62,33 @@ func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, l *lifet
 	}
 }
 
+// setLimit changes the bytes, of the inner runs and of the corrections.
+func (e *innerRuns) setLimit(bytes int) {
+	e.corrections.setLimit(bytes)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.limit = bytes / innerRunSize / 2
+}
+
+// size is the estimated memory in bytes, without the corrections.
+func (e *innerRuns) size() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return innerRunSize * (e.kept.Now.n + e.kept.Previous.n)
+}
+
 // add keeps a run that may be within another one: one that has a parent. What the runs
 // within it did is a part of what it did.
 func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, within assemble.Inner, d *assemble.Diagnoses) {
 	if run == nil || run.Parent.IsEmpty() || d.Run == nil && !d.Unclaimed {
 		return
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.limit == 0 {
 		e.judged.Forgot(trace)
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.rotateLocked(now)
 	if e.kept.Now.n >= e.limit {
 		e.kept.Turn().eachUntaken(e.judged.Forgot)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
@@ -43,35 +42,27 @@ type lane struct {
 // of deadlines, or a large run, must not keep other lanes and callers waiting.
 const maxDue = 1024
 
-// tenantsRemembered is how many tenants may use all of the memory for what is kept beside
-// facts, such as the judged runs, where there are tenants: it is not shared.
-const tenantsRemembered = 16
-
 // maxDrained is how many traces are released at a time at the end.
 const maxDrained = 128
 
 // newLane makes the lane of a tenant in one of n shards.
 func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 	cfg, factBytes := p.cfg, max(p.cfg.MaxFactBytes/n, 1)
-	remembered := factBytes // of which parts are for what is kept beside facts
-	if cfg.hasTenants() {
-		remembered = max(factBytes/tenantsRemembered, 1)
-	}
 	l := &lane{
 		shared:    p,
 		tenant:    t,
 		forwarder: newForwarder(p),
-		evidence:  newEvidence(cfg.MaxHold, remembered/16, p.evidenced.add),
+		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
-	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
+	l.releaser = &releaser{shared: p, tenant: t.key, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
 	l.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
 		RunTimeout:     cfg.RunTimeout,
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
-		MaxFactBytes:   remembered,
+		MaxFactBytes:   factBytes,
 		Locate:         assemble.Locate,
 		Around:         assemble.Around,
 		During:         assemble.During,
@@ -86,27 +77,12 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Watch:          p.interest.add,
 		Limits:         p.limits,
 	})
-	l.buffer.SetMaxFactBytes(factBytes)
-	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged(), &p.lifetime)
+	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
+	if cfg.hasTenants() { // until the shard knows what is free
+		l.limitTables(factBytes / floors / (maxTenants + 1))
+	}
 	return l
-}
-
-// recall remembers what earlier processes judged.
-func (l *lane) recall(list []journal.Judged) {
-	if len(list) == 0 {
-		return
-	}
-	now, judged := l.clock.Now(), l.buffer.Judged()
-	for i := range list {
-		r := &list[i]
-		if r.MarksLost() {
-			judged.RecallLost(r.At)
-			continue
-		}
-		judged.Recall(now, r.At, r.Trace, r.Counts, r.Forgot, r.Runs, r.Spans)
-	}
-	judged.Recalled()
 }
 
 // turn does some of the lane's work, a few milliseconds. It reports whether it did any, or

@@ -14,6 +14,7 @@ import (
 // full.
 type outbox struct {
 	forwarder *forwarder
+	tenant    uint64 // the key of the one that the spans are of
 	open      []*openParcel
 }
 

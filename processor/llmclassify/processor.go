@@ -59,7 +59,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		p.shards = append(p.shards, newShard(p.shared, shards))
 	}
 	newInstances().add(p) // a factory adds it to its own
-	return p, t.observe(set.TelemetrySettings, p.load, p.origins.Bytes)
+	return p, t.observe(set.TelemetrySettings, p.load, p.tables, p.origins.Bytes)
 }
 
 // load is what the processor holds now.
@@ -73,6 +73,19 @@ func (p *classifier) load() (l load) {
 	}
 	l.bytes = int(p.budget.used.Load())
 	return l
+}
+
+// tables is what is kept of runs that were judged.
+func (p *classifier) tables() (sizes tableSizes) {
+	for _, s := range p.shards {
+		for l := range s.all {
+			sizes[judgedTable] += l.buffer.Judged().Size()
+			sizes[innerRunsTable] += l.inner.size()
+			sizes[correctionsTable] += l.inner.corrections.size()
+		}
+		sizes[recalledTable] += s.recalled.size()
+	}
+	return sizes
 }
 
 // Capabilities implements consumer.Traces.

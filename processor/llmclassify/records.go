@@ -47,7 +47,7 @@ func isLast(r *assemble.Release) bool {
 // recordJudged records what the buffer remembers of a release, with the parcel of this
 // caller. Where spans passed, their records are to follow it.
 func (o *outbox) recordJudged(now time.Time, release *assemble.Release, caller *origin.Caller, passed bool) {
-	r := journal.Judged{At: now, Trace: release.Trace, Counts: release.Counts}
+	r := journal.Judged{At: now, Trace: release.Trace, Tenant: o.tenant, Counts: release.Counts}
 	if release.Final || release.Again {
 		r.Runs = append(append(r.Runs, release.RunID), release.Parts...)
 		r.Forgot = forgotAfterRestart(release)
@@ -75,10 +75,10 @@ func forgotAfterRestart(release *assemble.Release) bool {
 	return isRun(release) && !release.Run.Parent.IsEmpty()
 }
 
-// forgotRecords encodes of which traces something was forgotten.
-func forgotRecords(now time.Time, traces []pcommon.TraceID) (records []byte) {
+// forgotRecords encodes of which traces of a tenant something was forgotten.
+func forgotRecords(now time.Time, tenant uint64, traces []pcommon.TraceID) (records []byte) {
 	for _, trace := range traces {
-		r := journal.Judged{At: now, Trace: trace, Forgot: true}
+		r := journal.Judged{At: now, Trace: trace, Tenant: tenant, Forgot: true}
 		records = r.Append(records)
 	}
 	return records
@@ -87,7 +87,7 @@ func forgotRecords(now time.Time, traces []pcommon.TraceID) (records []byte) {
 // recordPassed records spans that passed, after the verdicts of their trace.
 func (o *outbox) recordPassed(now time.Time, passed []passedSpan) {
 	for len(passed) > 0 {
-		r := journal.Judged{At: now, Trace: passed[0].trace}
+		r := journal.Judged{At: now, Trace: passed[0].trace, Tenant: o.tenant}
 		for len(passed) > 0 && passed[0].trace == r.Trace {
 			r.Spans = append(r.Spans, passed[0].span)
 			passed = passed[1:]

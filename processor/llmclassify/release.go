@@ -38,6 +38,7 @@ var kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.
 // to the forwarder. It belongs to one shard.
 type releaser struct {
 	*shared
+	tenant    uint64 // its key
 	buffer    *hold.Buffer[assemble.Known]
 	forwarder *forwarder
 	evidence  *evidence
@@ -56,7 +57,7 @@ type releaser struct {
 func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
 	r.recordForgotten(ctx)
 	if len(releases) > 0 || len(r.passed) > 0 {
-		out := outbox{forwarder: r.forwarder}
+		out := outbox{forwarder: r.forwarder, tenant: r.tenant}
 		for _, i := range judgingOrder(releases) {
 			r.releaseOne(ctx, &releases[i], &out)
 			releases[i] = assemble.Release{} // its spans are on their way
@@ -79,7 +80,7 @@ func (r *releaser) recordForgotten(ctx context.Context) {
 	if n == 0 && len(traces) == 0 {
 		return
 	}
-	r.store.forget(ctx, r.forgotten, forgotRecords(r.clock.Now(), traces))
+	r.store.forget(ctx, r.forgotten, forgotRecords(r.clock.Now(), r.tenant, traces))
 	clear(r.forgotten)
 	r.forgotten = r.forgotten[:0]
 }

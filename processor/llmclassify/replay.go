@@ -45,13 +45,17 @@ func (p *classifier) recall(ctx context.Context) error {
 	now := p.clock.Now()
 	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
 	return p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
-		if r.MarksLost() {
+		if r.MarksLost() { // of whatever tenant, in whatever shard
 			for _, s := range p.shards {
-				s.recall(r)
+				s.recalled.add(r, 0, now.Add(keep))
 			}
 			return
 		}
-		p.shards[p.shards.index(r.Trace)].recall(r)
+		tenant := r.Tenant
+		if !p.cfg.hasTenants() {
+			tenant = 0
+		}
+		p.shards[p.shards.index(r.Trace)].recalled.add(r, tenant, now.Add(keep))
 	})
 }
 

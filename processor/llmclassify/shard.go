@@ -2,14 +2,11 @@ package llmclassify
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // shards share the traces among them.
@@ -41,16 +38,7 @@ type shard struct {
 	// replaying: what an earlier process held is being read. It is guarded by mu.
 	replaying bool
 
-	// recalled is what earlier processes judged. It is not known of which tenant it was.
-	recalled []journal.Judged
-}
-
-// recall lets the lanes remember what an earlier process judged. It is called before there
-// is a lane.
-func (s *shard) recall(r *journal.Judged) {
-	kept := *r
-	kept.Runs, kept.Spans = slices.Clone(r.Runs), slices.Clone(r.Spans)
-	s.recalled = append(s.recalled, kept)
+	recalled recalled
 }
 
 // replay lets the lanes know that what an earlier process held is being read. It is called
@@ -88,12 +76,9 @@ func (s *shard) lane(t *tenant) *lane {
 		return l
 	}
 	l := newLane(s.shared, t, s.n, s.wake)
-	l.recall(s.recalled)
+	s.recalled.into(l)
 	if s.replaying {
 		l.buffer.Replay()
-	}
-	if !s.cfg.hasTenants() { // it is the only one
-		s.recalled = nil
 	}
 	s.lanes[t.index].Store(l)
 	s.count.Store(max(s.count.Load(), t.index+1))
@@ -151,6 +136,7 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 func (s *shard) rotate() {
 	now := s.clock.Now()
 	s.origins.Rotate(now)
+	s.recalled.rotate(now)
 	for l := range s.all {
 		l.rotate(now)
 	}
@@ -159,23 +145,12 @@ func (s *shard) rotate() {
 // turn gives each lane a turn. It reports whether one of them did anything.
 func (s *shard) turn(ctx context.Context) (worked bool) {
 	if s.cfg.hasTenants() {
-		s.shareFacts()
+		s.shareMemory()
 	}
 	for l := range s.all {
 		worked = l.turn(ctx) || worked
 	}
 	return worked
-}
-
-// shareFacts lets each tenant use four times of the memory for facts that is free.
-func (s *shard) shareFacts() {
-	limit, used := max(s.cfg.MaxFactBytes/s.n, 1), 0
-	for l := range s.all {
-		used += l.buffer.FactBytes()
-	}
-	for l := range s.all {
-		l.buffer.SetMaxFactBytes(min(limit, share*max(limit-used, 0)))
-	}
 }
 
 // next is when something is due; false when nothing waits.

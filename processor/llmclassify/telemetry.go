@@ -23,6 +23,7 @@ type telemetry struct {
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
+	tables               [recalledTable + 1]metric.MeasurementOption
 	triggers             [semconv.TriggerClient + 1][]metric.RecordOption
 	runs                 sync.Map // options by ending
 }
@@ -70,6 +71,9 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		written:   with(attribute.Bool("success", true)),
 		unwritten: with(attribute.Bool("success", false)),
 	}
+	for i, name := range [...]string{judgedTable: "judged", innerRunsTable: "inner_runs", correctionsTable: "corrections", recalledTable: "recalled"} {
+		t.tables[i] = with(attribute.String("table", name))
+	}
 	for i := range t.triggers {
 		t.triggers[i] = []metric.RecordOption{with(attribute.String("trigger", semconv.Trigger(i).String()))}
 	}
@@ -79,9 +83,19 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 // load is what the processor holds.
 type load struct{ traces, bytes, factBytes, evidence int }
 
+// tableSizes are the bytes of what is kept of runs that were judged.
+type tableSizes [recalledTable + 1]int
+
+const (
+	judgedTable = iota
+	innerRunsTable
+	correctionsTable
+	recalledTable
+)
+
 // observe registers what is read when metrics are collected: what the processor holds, in
-// bytes, the memory of shared resources, and what became of spans.
-func (t *telemetry) observe(set component.TelemetrySettings, loads func() load, resources func() int) error {
+// bytes, the memory of tables and of shared resources, and what became of spans.
+func (t *telemetry) observe(set component.TelemetrySettings, loads func() load, tables func() tableSizes, resources func() int) error {
 	b := t.builder
 	registered, err := metadata.Meter(set).RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		l, n := loads(), t.flow.now()
@@ -90,6 +104,9 @@ func (t *telemetry) observe(set component.TelemetrySettings, loads func() load, 
 		o.ObserveInt64(b.ProcessorLlmClassifyEvidenceBytes, int64(l.evidence))
 		o.ObserveInt64(b.ProcessorLlmClassifyFactBytes, int64(l.factBytes))
 		o.ObserveInt64(b.ProcessorLlmClassifyResourceBytes, int64(resources()))
+		for i, size := range tables() {
+			o.ObserveInt64(b.ProcessorLlmClassifyTableBytes, int64(size), t.tables[i])
+		}
 		o.ObserveInt64(b.ProcessorLlmClassifySpansIn, int64(n.in))
 		o.ObserveInt64(b.ProcessorLlmClassifySpansRefused, int64(n.refused))
 		o.ObserveInt64(b.ProcessorLlmClassifySpansReplayed, int64(n.replayed))
@@ -102,7 +119,7 @@ func (t *telemetry) observe(set component.TelemetrySettings, loads func() load, 
 		return nil
 	},
 		b.ProcessorLlmClassifyTracesHeld, b.ProcessorLlmClassifyBytesHeld, b.ProcessorLlmClassifyEvidenceBytes,
-		b.ProcessorLlmClassifyFactBytes, b.ProcessorLlmClassifyResourceBytes,
+		b.ProcessorLlmClassifyFactBytes, b.ProcessorLlmClassifyTableBytes, b.ProcessorLlmClassifyResourceBytes,
 		b.ProcessorLlmClassifySpansIn, b.ProcessorLlmClassifySpansRefused, b.ProcessorLlmClassifySpansReplayed,
 		b.ProcessorLlmClassifySpansPassed, b.ProcessorLlmClassifySpansTaken, b.ProcessorLlmClassifySpansHeld,
 		b.ProcessorLlmClassifySpansForwarded, b.ProcessorLlmClassifySpansAdded, b.ProcessorLlmClassifySpansLost,

@@ -89,6 +89,10 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
+// SetLimit changes the limit of one generation. Of more than that the older half is forgotten
+// when an entry is added.
+func (c *Cache[K, V]) SetLimit(limit int) { c.limit = limit }
+
 // Len is how many entries there are.
 func (c *Cache[K, V]) Len() int { return len(c.kept.Now.byKey) + len(c.kept.Previous.byKey) }
 

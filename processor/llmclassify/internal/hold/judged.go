@@ -39,14 +39,37 @@ type Judged struct {
 // newJudged remembers runs and spans for these periods, in a total of at most an
 // eighth of bytes.
 func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
-	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
-	return &Judged{
+	j := &Judged{
 		now:   now,
 		seed:  maphash.MakeSeed(),
-		runs:  newMemory(now, runs, max(fifth/judgedSize, minJudged)),
-		spans: newSpanMemory(now, spans, max(fifth/spanCost, minJudged)),
-		times: generations.NewCache[uint64, runTime](spans, max(fifth/2/runTimeSize, minJudged)),
+		runs:  newMemory(now, runs, 0),
+		spans: newSpanMemory(now, spans, 0),
+		times: generations.NewCache[uint64, runTime](spans, 0),
 	}
+	j.setLimits(bytes, minJudged)
+	return j
+}
+
+// SetLimit changes how much memory is used: an eighth of bytes. What is there beyond that is
+// forgotten when something is added.
+func (j *Judged) SetLimit(bytes int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.setLimits(bytes, 1)
+}
+
+func (j *Judged) setLimits(bytes, least int) {
+	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
+	j.runs.limit = max(fifth/judgedSize, least)
+	j.spans.limit = max(fifth/spanCost, least)
+	j.times.SetLimit(max(fifth/2/runTimeSize, least))
+}
+
+// Size is the estimated memory in bytes.
+func (j *Judged) Size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return judgedSize*(j.runs.Now.n+j.runs.Previous.n) + spanCost*(j.spans.Now.n+j.spans.Previous.n) + runTimeSize*j.times.Len()
 }
 
 func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {

@@ -17,6 +17,8 @@ import (
 type Judged struct {
 	At    time.Time // in milliseconds
 	Trace pcommon.TraceID
+	// Tenant is the key of the tenant that it was of, 0 where there is only one.
+	Tenant uint64
 	// Counts: the runs count as runs of the trace.
 	Counts bool
 	// Forgot: facts of the trace were forgotten, or what is here of a judged run does not
@@ -32,8 +34,11 @@ func (r *Judged) MarksLost() bool {
 	return r.Forgot && r.Trace.IsEmpty() && len(r.Runs)+len(r.Spans) == 0
 }
 
-// forgotBit is set in the time of a record that is Forgot. Earlier versions did not write it.
-const forgotBit = 1 << 48
+// Bits in the time of a record. Earlier versions did not write them.
+const (
+	forgotBit = 1 << 48 // it is Forgot
+	tenantBit = 1 << 49 // it has a Tenant, after the trace
+)
 
 // Append encodes what was judged, for [Journal.Update].
 func (r *Judged) Append(to []byte) []byte {
@@ -41,8 +46,14 @@ func (r *Judged) Append(to []byte) []byte {
 	if r.Forgot {
 		at |= forgotBit
 	}
+	if r.Tenant != 0 {
+		at |= tenantBit
+	}
 	to = binary.AppendUvarint(to, at)
 	to = append(to, r.Trace[:]...)
+	if r.Tenant != 0 {
+		to = binary.LittleEndian.AppendUint64(to, r.Tenant)
+	}
 	runs := uint64(len(r.Runs)) << 1
 	if r.Counts {
 		runs |= 1
@@ -69,12 +80,20 @@ func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
 		return 0, 0, nil, errCut
 	}
 	r.Forgot = at&forgotBit != 0
-	if at &^= forgotBit; at > forgotBit {
+	hasTenant := at&tenantBit != 0
+	if at &^= forgotBit | tenantBit; at > forgotBit {
 		return 0, 0, nil, errors.New("invalid time in a record")
 	}
 	r.At = time.UnixMilli(int64(at)) //nolint:gosec // checked
 	data = data[n:]
 	data = data[copy(r.Trace[:], data):]
+	r.Tenant = 0
+	if hasTenant {
+		if len(data) < 8 {
+			return 0, 0, nil, errCut
+		}
+		r.Tenant, data = binary.LittleEndian.Uint64(data), data[8:]
+	}
 	manyRuns, n := binary.Uvarint(data)
 	if n <= 0 {
 		return 0, 0, nil, errCut
@@ -94,8 +113,8 @@ func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
 	return int(manyRuns), int(manySpans), data, nil //nolint:gosec // there are as many
 }
 
-// next decodes the first record of data, and returns the rest.
-func (r *Judged) next(data []byte) (rest []byte, err error) {
+// Next decodes the first record of data, as Append encodes it, and returns the rest.
+func (r *Judged) Next(data []byte) (rest []byte, err error) {
 	runs, spans, data, err := r.header(data)
 	if err != nil {
 		return nil, err
@@ -174,7 +193,7 @@ func readRecords(value []byte, yield func(*Judged)) (records []byte, err error) 
 	var all []Judged
 	for rest := records; len(rest) > 0; {
 		var r Judged
-		if rest, err = r.next(rest); err != nil {
+		if rest, err = r.Next(rest); err != nil {
 			return nil, err
 		}
 		all = append(all, r)

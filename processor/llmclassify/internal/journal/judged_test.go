@@ -22,8 +22,8 @@ const keep = time.Hour
 
 // judgedAt is what was judged of trace n so long after t0.
 func judgedAt(n int, after time.Duration) Judged {
-	r := Judged{At: t0.Add(after).Truncate(time.Millisecond), Counts: n%2 == 0}
-	binary.LittleEndian.PutUint32(r.Trace[:], uint32(n+1)) //nolint:gosec // small
+	r := Judged{At: t0.Add(after).Truncate(time.Millisecond), Counts: n%2 == 0, Tenant: uint64(n%3) << 60} //nolint:gosec // not negative
+	binary.LittleEndian.PutUint32(r.Trace[:], uint32(n+1))                                                 //nolint:gosec // small
 	r.Runs = []pcommon.SpanID{{byte(n + 1)}}
 	r.Spans = []pcommon.SpanID{{byte(n + 1)}, {1, 2, 3}, {7: 9}}
 	return r

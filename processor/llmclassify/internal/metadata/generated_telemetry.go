@@ -47,6 +47,7 @@ type TelemetryBuilder struct {
 	ProcessorLlmClassifySpansReplayed        metric.Int64ObservableCounter
 	ProcessorLlmClassifySpansTaken           metric.Int64ObservableCounter
 	ProcessorLlmClassifyStorageWrites        metric.Int64Counter
+	ProcessorLlmClassifyTableBytes           metric.Int64ObservableUpDownCounter
 	ProcessorLlmClassifyTracesHeld           metric.Int64ObservableUpDownCounter
 	ProcessorLlmClassifyVerdictsContradicted metric.Int64Counter
 	ProcessorLlmClassifyVerdictsRemoved      metric.Int64Counter
@@ -258,6 +259,21 @@ func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansTakenCallback(
 	return nil
 }
 
+// RegisterProcessorLlmClassifyTableBytesCallback sets callback for observable ProcessorLlmClassifyTableBytes metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyTableBytesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifyTableBytes, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifyTableBytes)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterProcessorLlmClassifyTracesHeldCallback sets callback for observable ProcessorLlmClassifyTracesHeld metric.
 func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyTracesHeldCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
@@ -414,6 +430,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_llm_classify_storage_writes",
 		metric.WithDescription("Writes to the storage extension, if one is configured. A call whose write fails is refused. [Alpha]"),
 		metric.WithUnit("{write}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyTableBytes, err = builder.meter.Int64ObservableUpDownCounter(
+		"otelcol_processor_llm_classify_table_bytes",
+		metric.WithDescription("Estimated memory of what is kept of runs that were judged. At most an eighth of `max_fact_bytes` for `judged` and for `recalled`, and a sixteenth for each other one; of more the oldest is forgotten. [Alpha]"),
+		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyTracesHeld, err = builder.meter.Int64ObservableUpDownCounter(

@@ -1,0 +1,39 @@
+package llmclassify
+
+// A lane's tables are what it keeps beside facts: the judged runs, those that may be within
+// others, those that late spans may correct, and the evidence. Together they take at most five
+// sixteenths of the memory for facts. What is in none of them is judged with care, as where a
+// process has just been started.
+
+// perTables is factBytes/tables, if all tables are full.
+const perTables = 16. / 5
+
+// tableBytes is the estimated memory of the tables.
+func (l *lane) tableBytes() int {
+	return l.buffer.Judged().Size() + l.inner.size() + l.inner.corrections.size() + int(l.evidenceBytes.Load())
+}
+
+// limitTables bounds the tables, each to its part of factBytes.
+func (l *lane) limitTables(factBytes int) {
+	l.buffer.Judged().SetLimit(factBytes)
+	l.inner.setLimit(factBytes / 16)
+	l.evidence.setLimit(factBytes / 16)
+}
+
+// shareMemory lets each tenant use four times of what is free of the memory for facts, and of
+// that for tables. A quarter of the latter is theirs in equal parts, whatever the others use.
+func (s *shard) shareMemory() {
+	limit := max(s.cfg.MaxFactBytes/s.n, 1)
+	facts, tables, lanes := 0, 0, 0
+	for l := range s.all {
+		facts += l.buffer.FactBytes()
+		tables += l.tableBytes()
+		lanes++
+	}
+	free := func(used int) int { return min(limit, share*max(limit-used, 0)) }
+	forTables := max(free(int(perTables*float64(tables))), limit/floors/max(lanes, 1))
+	for l := range s.all {
+		l.buffer.SetMaxFactBytes(free(facts))
+		l.limitTables(forTables)
+	}
+}
