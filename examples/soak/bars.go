@@ -13,10 +13,11 @@ import (
 
 // Bars of the endurance run.
 const (
-	barWait  = 250 * time.Millisecond // p99 of an honest span's wait beyond what is due
-	barPage  = 16 << 20               // bytes of the page with the verdicts' metrics
-	barStop  = 10 * time.Second       // a shutdown
-	barStart = 30 * time.Second       // a start after a kill
+	barWait   = 250 * time.Millisecond // p99 of an honest span's wait beyond what is due
+	barPage   = 5_000_000              // bytes of the page with the verdicts' metrics
+	barSeries = 5_000                  // series on it
+	barStop   = 10 * time.Second       // a shutdown
+	barStart  = 30 * time.Second       // a start after a kill
 	// inFlight is the memory, in bytes, that the calls on their way through the Collector
 	// may take, in addition to llm_classify's bounds and what the Collector needs when it is
 	// calm.
@@ -40,13 +41,14 @@ type period struct {
 type sample struct {
 	memory      int64 // anonymous resident memory in bytes
 	held, facts int64 // bytes, llm_classify's own gauges
-	page        int64 // bytes of the metrics page
+	page        int64 // bytes of the page with the verdicts' metrics
+	series      int64 // on it
 }
 
 func (s sample) most(o sample) sample {
 	return sample{
 		memory: max(s.memory, o.memory), held: max(s.held, o.held),
-		facts: max(s.facts, o.facts), page: max(s.page, o.page),
+		facts: max(s.facts, o.facts), page: max(s.page, o.page), series: max(s.series, o.series),
 	}
 }
 
@@ -126,6 +128,9 @@ func (e *endured) missed() (list []string) {
 		if p.sample.page > barPage {
 			miss("%s: page of metrics: %s, want %s at most", p.name, size(p.sample.page), size(barPage))
 		}
+		if p.sample.series > barSeries {
+			miss("%s: series on the page of metrics: %d, want %d at most", p.name, p.sample.series, barSeries)
+		}
 	}
 	for _, c := range []struct {
 		n    int
@@ -176,16 +181,16 @@ func (e *endured) memoryBound() int64 {
 
 // print prints the figures, and the missed bars. It returns whether there are any.
 func (e *endured) print(s *soak) bool {
-	const row = "%-22s %-8s %7s %8s %8s %8s %8s %10s %10s %10s %10s   %s"
-	s.say("\n"+row, "attack", "row", "honest", "p50", "p99", "max", "refused", "memory", "held", "facts", "page", "attackers: acknowledged, refused, unanswered, out")
+	const row = "%-22s %-8s %7s %8s %8s %8s %8s %10s %10s %10s %10s %7s   %s"
+	s.say("\n"+row, "attack", "row", "honest", "p50", "p99", "max", "refused", "memory", "held", "facts", "page", "series", "attackers: acknowledged, refused, unanswered, out")
 	for _, p := range slices.Concat([]period{e.calm}, e.attacks) {
 		a := p.attacker
 		s.say(row, p.name, p.row, strconv.Itoa(len(p.waits)), round(share(p.waits, 0.5)), round(share(p.waits, 0.99)), round(share(p.waits, 1)),
-			strconv.Itoa(p.refused), figure(p.sample.memory), figure(p.sample.held), figure(p.sample.facts), figure(p.sample.page),
+			strconv.Itoa(p.refused), figure(p.sample.memory), figure(p.sample.held), figure(p.sample.facts), figure(p.sample.page), strconv.FormatInt(p.sample.series, 10),
 			fmt.Sprintf("%d, %d, %d, %d%s", a.Acknowledged, a.Refused, a.Unanswered, a.Out, broken(a)))
 	}
-	s.say("honest: spans whose wait beyond what is due, disturbances apart, is p50 to max. Bounds: memory %s, held %s, facts %s, page %s, p99 %s.",
-		size(e.memoryBound()), size(int64(e.limits.heldBytes)), size(int64(e.limits.factBytes)), size(barPage), barWait)
+	s.say("honest: spans whose wait beyond what is due, disturbances apart, is p50 to max. Bounds: memory %s, held %s, facts %s, page %s, series %d, p99 %s.",
+		size(e.memoryBound()), size(int64(e.limits.heldBytes)), size(int64(e.limits.factBytes)), size(barPage), barSeries, barWait)
 	s.say("longest start after a kill %s, last shutdown %s", round(e.starts), round(e.stop))
 	list := e.missed()
 	if len(list) == 0 {

@@ -28,6 +28,11 @@ func met() *endured {
 	return e
 }
 
+func TestSeries(t *testing.T) {
+	assert.Equal(t, int64(2), series([]byte("# HELP a b\n# TYPE a counter\na{b=\"#\"} 1\n\na{b=\"c\"} 2\n# EOF\n")))
+	assert.Zero(t, series(nil))
+}
+
 func TestBars(t *testing.T) {
 	assert.Empty(t, met().missed())
 	for name, tt := range map[string]struct {
@@ -48,6 +53,7 @@ func TestBars(t *testing.T) {
 		"held":                   {func(e *endured) { e.attacks[0].sample.held = 32<<20 + 1 }, "first: bytes_held"},
 		"facts":                  {func(e *endured) { e.attacks[0].sample.facts = 16<<20 + 1 }, "first: fact_bytes"},
 		"the page":               {func(e *endured) { e.attacks[0].sample.page = 131 << 20 }, "first: page of metrics: 131.0 MiB"},
+		"the series":             {func(e *endured) { e.attacks[0].sample.series = 5_001 }, "first: series on the page of metrics: 5001"},
 		"forged":                 {func(e *endured) { e.attacker.Forged = 1 }, "forged verdicts that passed: 1"},
 		"suppressed":             {func(e *endured) { e.attacker.Suppressed = 1 }, "without a verdict"},
 		"believed":               {func(e *endured) { e.attacker.Contradicted = 1 }, "manifest denies: 1"},

@@ -235,6 +235,16 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
+// series counts the series on a page of metrics.
+func series(page []byte) (n int64) {
+	for line := range bytes.Lines(page) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			n++
+		}
+	}
+	return n
+}
+
 // sum adds up the series of a metric.
 func sum(page []byte, name string) (total float64, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(page))

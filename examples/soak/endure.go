@@ -275,7 +275,7 @@ func watchAll(ctx context.Context, c *collector, cancel context.CancelCauseFunc)
 			}
 			if n%20 == 0 {
 				if page, err := get(ctx, c.verdicts); err == nil {
-					t.page = int64(len(page))
+					t.page, t.series = int64(len(page)), series(page)
 				}
 			}
 			list = append(list, t)

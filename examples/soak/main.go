@@ -66,7 +66,11 @@ func main() {
 	}
 }
 
-var errFailed = errors.New("failed, see above")
+var (
+	errFailed = errors.New("failed, see above")
+	// errTime is printed where another attempt may succeed: .ci/run makes one.
+	errTime = errors.New("failed, but only in what depends on time, see above")
+)
 
 // given returns the flags, with the defaults of the short form if it is requested.
 func given(args []string) (o options, err error) {
@@ -195,7 +199,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if o.endurance {
 		return s.endurance(ctx, o)
 	}
-	failed, began := false, time.Now()
+	var failed, certain bool
+	began := time.Now()
 	s.say("soak: seed %d, %d traces at a time, logs in %s", o.seed, o.open, s.dir)
 	var all []outcome
 	for i, p := range o.parts() {
@@ -208,11 +213,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			s.limits.heldBytes = max(result.peak/4, 1)
 		}
 		failed = result.print(s, o.problems) || failed
+		certain = certain || result.certain
 		all = append(all, result)
 	}
 	summary(s, all, time.Since(began))
 	if failed {
 		s.say("logs and journals are in %s", s.dir)
+		if !certain {
+			return errTime
+		}
 		return errFailed
 	}
 	if o.dir == "" {

@@ -86,3 +86,18 @@ func TestSoak(t *testing.T) {
 	}
 	require.NoError(t, run(t.Context(), args, t.Output()))
 }
+
+// CI tries a soak again only if its last line says that all of it depends on time.
+func TestTriedAgain(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(built.Root(t), ".ci", "run"))
+	require.NoError(t, err)
+	text, _, _ := strings.Cut(errTime.Error(), ",")
+	assert.Contains(t, string(script), "'^soak: "+text+", but only in what depends on time'")
+	assert.NotContains(t, errFailed.Error(), "depends on time")
+	for what, again := range map[string]bool{
+		ledger.Lost: false, ledger.LessCareful: false, ledger.WrongVerdict: false, ledger.Altered: false, ledger.Invented: false,
+		ledger.Doubled: true, ledger.NotJudged: true, "a new kind": false,
+	} {
+		assert.Equal(t, again, ledger.Problem{What: what}.DependsOnTime(), what)
+	}
+}

@@ -34,8 +34,9 @@ type outcome struct {
 	part     part
 	figures  ledger.Figures
 	problems []string
-	bound    int // max_held_bytes
-	peak     int // maximum of bytes that llm_classify held, if measured
+	certain  bool // one of the problems does not depend on time, see [ledger.Problem.DependsOnTime]
+	bound    int  // max_held_bytes
+	peak     int  // maximum of bytes that llm_classify held, if measured
 	memory   int64
 	loaded   time.Duration // how long the load lasted
 	took     time.Duration
@@ -115,13 +116,13 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	// Problems during the shutdown count, too.
 	ends := time.Now()
 	if err := c.stop(); err != nil {
-		o.problems = append(o.problems, err.Error())
+		o.problems, o.certain = append(o.problems, err.Error()), true
 	}
 	books.Stopped(ends, time.Now())
 	backend.Refuse()
 	figures, problems := books.Check(rules)
 	for _, problem := range problems {
-		o.problems = append(o.problems, problem.String())
+		o.problems, o.certain = append(o.problems, problem.String()), o.certain || !problem.DependsOnTime()
 	}
 	if err := s.tell(p, books, problems, began); err != nil {
 		return o, err
@@ -130,7 +131,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 		o.problems = append(o.problems, "it proves nothing: no write failed while the disk was full")
 	}
 	for _, line := range c.lossLines() {
-		o.problems = append(o.problems, "the Collector's log: "+line)
+		o.problems, o.certain = append(o.problems, "the Collector's log: "+line), true
 	}
 	o.figures, o.memory, o.backend, o.took = figures, c.peak, backend.Counts(), time.Since(began)
 	o.problems = append(o.problems, o.idle()...)

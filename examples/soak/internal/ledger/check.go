@@ -77,6 +77,19 @@ const (
 	LessCareful   = "less careful"
 )
 
+// DependsOnTime reports whether the problem may be due to a machine that is slow or busy at
+// the wrong moment: it is found by comparing what happened with when this process saw it.
+// That spans are lost, altered or invented, and that a verdict is wrong or less careful, never
+// is.
+func (p Problem) DependsOnTime() bool {
+	switch p.What {
+	case Doubled, NeverTaken, NotJudged, JudgedTwice, WrongTrigger, LateNotMarked:
+		return true
+	default:
+		return false
+	}
+}
+
 // slack is the maximum difference between two readings of the clock for one event: an
 // acknowledgement is recorded after it was sent.
 const slack = 250 * time.Millisecond
