@@ -241,7 +241,7 @@ bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_CO
 	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME; FUZZ=part of a name or folder for some of them
+fuzz: ## each fuzz target for FUZZTIME; FUZZ="parts of names or folders" for some of them
 	@$(PLAIN) scripts/fuzz $(FUZZTIME) "$(FUZZ)"
 
 .PHONY: mutants
