@@ -1,0 +1,180 @@
+package llmclassify
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// whereHeld is how many LLM spans are in each place.
+type whereHeld struct{ inbox, buffer, pending, queue int }
+
+func (w *whereHeld) sum() int { return w.inbox + w.buffer + w.pending + w.queue }
+
+// countHeld looks for all spans of traces that the processor has. Nothing may work meanwhile.
+func countHeld(p *classifier, spans map[spanKey]bool) (n whereHeld) {
+	for _, s := range p.shards {
+		for l := range s.all {
+			for _, d := range l.inbox.list {
+				for _, a := range d.arrivals {
+					for _, it := range a.Items {
+						if !it.Spent {
+							n.inbox++
+						}
+					}
+				}
+				if d.parcel != nil {
+					n.inbox += d.parcel.spans - d.parcel.added
+				}
+			}
+			for key := range spans {
+				if t := l.buffer.Trace(key.trace); t != nil {
+					if it := t.Item(key.id); it != nil && it.Held() {
+						n.buffer++
+					}
+				}
+			}
+			for _, t := range l.pending.turns {
+				for i := range t.list {
+					for j := range t.list[i].Members {
+						if m := &t.list[i].Members[j]; m.Out && !m.Foreign {
+							n.pending++
+						}
+					}
+				}
+			}
+			for i := range l.forwarder.queue {
+				n.queue += l.forwarder.queue[i].spans - l.forwarder.queue[i].added
+			}
+		}
+	}
+	return n
+}
+
+// agent sends spans of runs in any order. What is refused it sends again later.
+type agent struct {
+	id      uint64
+	random  *rand.Rand
+	runs    byte
+	waiting []spanSpec
+	taken   map[spanKey]bool
+}
+
+// send makes some calls.
+func (a *agent) send(t *testing.T, h *harness) {
+	for range 10 {
+		a.runs++
+		a.waiting = append(a.waiting,
+			requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").of(a.runs),
+			requestSpan(3, 1, 0.5, 1).answered("stop", answer).of(a.runs), runSpan(1, 0, 3, 2, 0).of(a.runs), otherSpan(9, 1, 0.1, 0.2).of(a.runs))
+		if a.random.IntN(2) == 0 { // else the newest run comes in one call
+			a.random.Shuffle(len(a.waiting), func(i, j int) { a.waiting[i], a.waiting[j] = a.waiting[j], a.waiting[i] })
+		}
+		n := min(a.random.IntN(6)+1, len(a.waiting))
+		call := a.waiting[len(a.waiting)-n:]
+		td := tracesOf(t, call...)
+		var keys []spanKey
+		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			id := span.TraceID()
+			binary.BigEndian.PutUint64(id[4:], a.id+1)
+			span.SetTraceID(id)
+			keys = append(keys, spanKey{id, span.SpanID()})
+		}
+		if h.classifier.ConsumeTraces(t.Context(), td) != nil {
+			continue
+		}
+		a.waiting = a.waiting[:len(a.waiting)-n]
+		for _, key := range keys {
+			a.taken[key] = true
+		}
+	}
+}
+
+// What the counters say is held is what is there, found span by span, whenever nothing moves:
+// while agents send, shards work, the next consumer fails, and memory is short.
+func TestHeldIsWhatIsThere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		shards, bytes int
+		storage       bool
+	}{
+		"one shard":             {1, 1 << 28, false},
+		"three shards":          {3, 1 << 28, false},
+		"little memory":         {3, 60_000, false},
+		"little memory, a disk": {2, 60_000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := defaultConfig()
+			cfg.Shards, cfg.MaxHeldBytes = tt.shards, tt.bytes
+			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
+			h := newHarness(t, cfg, next)
+			if tt.storage {
+				h.openOn(t, newDisk())
+			}
+			var agents []*agent
+			for id := range uint64(4) {
+				agents = append(agents, &agent{id: id, random: rand.New(rand.NewPCG(id, 4)), taken: map[spanKey]bool{}}) //nolint:gosec // repeatable
+			}
+			var most whereHeld
+			for range 10 {
+				h.work(func() {
+					var sending sync.WaitGroup
+					for _, a := range agents {
+						sending.Go(func() { a.send(t, h) })
+					}
+					sending.Wait()
+				})
+				spans := map[spanKey]bool{}
+				for _, a := range agents {
+					for key := range a.taken {
+						spans[key] = true
+					}
+				}
+				found := countHeld(h.classifier, spans)
+				require.Equal(t, found.sum(), h.classifier.telemetry.flow.now().held, "%+v", found)
+				require.Equal(t, int64(found.sum()), addsUp(t, h.telemetry)["held"])
+				most = whereHeld{max(most.inbox, found.inbox), max(most.buffer, found.buffer), max(most.pending, found.pending), max(most.queue, found.queue)}
+				h.clock.advance(3 * time.Second)
+			}
+			t.Logf("%+v", most)
+			assert.Positive(t, most.buffer)
+			assert.Positive(t, most.queue)
+			next.works = true
+			require.NoError(t, h.Shutdown(t.Context()))
+			assert.Zero(t, h.classifier.telemetry.flow.now().held)
+		})
+	}
+}
+
+// work lets the shards work while something is done, each in its own goroutine.
+func (h *harness) work(do func()) {
+	stop := make(chan struct{})
+	var shards sync.WaitGroup
+	for _, s := range h.shards {
+		shards.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if !s.turn(context.Background()) {
+						runtime.Gosched()
+					}
+				}
+			}
+		})
+	}
+	do()
+	close(stop)
+	shards.Wait()
+}
