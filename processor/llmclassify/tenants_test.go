@@ -1,24 +1,14 @@
 package llmclassify
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/client"
-	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/processor/processortest"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -208,110 +198,4 @@ func TestManyTenants(t *testing.T) {
 	assert.Equal(t, maxTenants+1, lanes)
 	h.pass(t, 2*defaultRunTimeout)
 	assert.Equal(t, load{}, h.load())
-}
-
-// waits is a consumer that notes how long each span of a tenant was on its way, from the
-// time that the name of its trace says.
-type waits struct {
-	tenant string
-
-	mu   sync.Mutex
-	sent map[pcommon.TraceID]time.Time
-	list []time.Duration
-	bad  int // verdicts that are not as those of the runs that were sent
-}
-
-func (*waits) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
-
-func (w *waits) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
-	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, rs := range td.ResourceSpans().All() {
-		if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != w.tenant {
-			continue
-		}
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, span := range ss.Spans().All() {
-				w.list = append(w.list, now.Sub(w.sent[span.TraceID()]))
-				if v := verdictOf(span); span.ParentSpanID().IsEmpty() && v.outcome != semconv.RunOutcomeSucceeded {
-					w.bad++
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// While one tenant floods, in each of several ways, the runs of another one are judged
-// right. How long their spans are on their way is logged.
-func TestTenantsBesideAFlood(t *testing.T) {
-	floods := map[string]func(i int) ptrace.Traces{
-		"large resources": func(i int) ptrace.Traces {
-			td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(byte(i)))
-			td.ResourceSpans().At(0).Resource().Attributes().PutStr("large", strings.Repeat("x", 1<<20)+strconv.Itoa(i))
-			return td
-		},
-	}
-	for _, shape := range traceShapes {
-		if shape.batch == 1 {
-			continue
-		}
-		var calls []ptrace.Traces
-		floods[shape.name] = func(i int) ptrace.Traces {
-			if len(calls) == 0 {
-				calls = shape.calls(t, 20*shape.batch)
-				for _, td := range calls {
-					for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
-						span.SetTraceID(numbered(uint64(i)))
-					}
-				}
-			}
-			td := calls[0]
-			calls = calls[1:]
-			return td
-		}
-	}
-	for name, flood := range floods {
-		t.Run(name, func(t *testing.T) {
-			cfg := tenantConfig()
-			cfg.MaxHeldBytes = 32 << 20
-			next := &waits{tenant: "honest", sent: map[pcommon.TraceID]time.Time{}}
-			p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, systemClock{})
-			require.NoError(t, err)
-			require.NoError(t, p.Start(t.Context(), nil))
-			stop := make(chan struct{})
-			var flooding sync.WaitGroup
-			flooding.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-						_ = p.ConsumeTraces(t.Context(), ofTenant("flood", flood(i)))
-					}
-				}
-			})
-			const runs = 100
-			for i := range runs {
-				for _, spec := range finishedRun(1) { // its spans come in two calls
-					td := ofTenant("honest", tracesOf(t, spec))
-					id := numbered(uint64(1<<40 + i))
-					td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(id)
-					next.mu.Lock()
-					next.sent[id] = time.Now()
-					next.mu.Unlock()
-					require.NoError(t, p.ConsumeTraces(t.Context(), td))
-				}
-				time.Sleep(time.Millisecond) // it is no flood itself
-			}
-			close(stop)
-			flooding.Wait()
-			require.NoError(t, p.Shutdown(t.Context()))
-			assert.Zero(t, next.bad)
-			require.Len(t, next.list, 2*runs)
-			slices.Sort(next.list)
-			t.Logf("p50 %v, p99 %v, max %v", next.list[runs], next.list[2*runs*99/100], next.list[2*runs-1])
-		})
-	}
 }

@@ -120,6 +120,9 @@ func (b *Buffer[F]) time(a age) time.Time { return b.epoch.Add(time.Duration(a))
 // Judged is what the buffer remembers as judged.
 func (b *Buffer[F]) Judged() *Judged { return b.judged }
 
+// Work is what was looked at so far, about half a microsecond each.
+func (b *Buffer[F]) Work() int { return b.work }
+
 // Traces is how many traces have anything in the buffer.
 func (b *Buffer[F]) Traces() int { return len(b.traces) }
 

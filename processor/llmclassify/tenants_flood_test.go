@@ -1,0 +1,263 @@
+package llmclassify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// flood is a way in which a tenant sends more than its share: the call of a number, and the
+// tenant that it is of.
+type flood func(i int) (tenant string, td ptrace.Traces)
+
+// floods are the ways, by name.
+func floods(t *testing.T) map[string]flood {
+	t.Helper()
+	// spans is a call of so many spans that differ in their ids, and are all of one trace or
+	// each of its own.
+	spans := func(i, n int, oneTrace bool, spec func(n int) spanSpec) ptrace.Traces {
+		td := tracesOf(t, spanSpec{})
+		list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		list.RemoveIf(func(ptrace.Span) bool { return true })
+		for n := range n {
+			number := i<<16 + n
+			span := list.AppendEmpty()
+			spec(number).write(t, span)
+			span.SetTraceID(numbered(uint64(i)))
+			if !oneTrace {
+				span.SetTraceID(numbered(uint64(number)))
+			}
+			span.SetSpanID(numberedSpan(number + 1))
+		}
+		return td
+	}
+	all := map[string]flood{
+		"large resources": func(i int) (string, ptrace.Traces) {
+			td := spans(i, 1, false, func(int) spanSpec { return requestSpan(2, 1, 0.1, 1).answered("stop", answer) })
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr("large", fmt.Sprint(i, strings.Repeat("x", 1<<20)))
+			return "flood", td
+		},
+		"traces without end": func(i int) (string, ptrace.Traces) {
+			return "flood", spans(i, 500, false, func(int) spanSpec { return requestSpan(2, 1, 0.1, 1).answered("stop", answer) })
+		},
+		"names and services": func(i int) (string, ptrace.Traces) {
+			td := spans(i, 500, false, func(n int) spanSpec {
+				s := runSpan(1, 0, 3, 0, 0)
+				s.name = fmt.Sprint("invoke_agent ", n)
+				return s.without(otelsemconv.GenAIAgentNameKey).with(otelsemconv.GenAIAgentName(fmt.Sprint(n)))
+			})
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), fmt.Sprint("service ", i))
+			return "flood", td
+		},
+		"duplicates": func(int) (string, ptrace.Traces) {
+			return "flood", spans(1, 500, true, func(int) spanSpec { return requestSpan(2, 1, 0.1, 1).answered("stop", answer) })
+		},
+		"links and evidence": func(i int) (string, ptrace.Traces) {
+			td := spans(i, 250, true, func(n int) spanSpec {
+				if n%50 == 0 {
+					return requestSpan(2, 1, 0.1, 1).answered("stop", answer)
+				}
+				return otherSpan(9, 8, 0.1, 0.2)
+			})
+			spans(i, 250, false, func(int) spanSpec { return httpSpan(8, 0.9) }).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+			return "flood", td
+		},
+		"forged verdicts": func(i int) (string, ptrace.Traces) {
+			return "flood", spans(i, 500, false, func(int) spanSpec {
+				return runSpan(1, 0, 3, 1, 0).with(
+					semconv.RunOutcomeKey.String(semconv.RunOutcomeFailed.String()), semconv.RetrySafetyKey.String(semconv.RetrySafetySafeAutoRetry.String()),
+					semconv.FailureSummary(""), semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()))
+			})
+		},
+		"another one's ids": func(i int) (string, ptrace.Traces) {
+			td := ptrace.NewTraces()
+			for n := range 50 {
+				forged := tracesOf(t, toolSpan(20, 0.2, 0.4, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed),
+					requestSpan(2, 1, 0.1, 0.5).answered("stop", answer), runSpan(1, 0, 3, 1, 1), httpSpan(8, 0.9), otherSpan(9, 1, 0.1, 0.2))
+				for _, span := range forged.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+					span.SetTraceID(honestTrace(i + n - 25))
+				}
+				forged.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+			}
+			return "flood", td
+		},
+		"many tenants": func(i int) (string, ptrace.Traces) {
+			td := spans(i, 500, false, func(int) spanSpec { return requestSpan(2, 1, 0.1, 1).answered("stop", answer) })
+			return fmt.Sprint("flood ", i), td
+		},
+	}
+	for _, shape := range traceShapes {
+		if shape.batch == 1 {
+			continue
+		}
+		var calls []ptrace.Traces
+		all[shape.name] = func(i int) (string, ptrace.Traces) {
+			if len(calls) == 0 {
+				calls = shape.calls(t, 20*shape.batch)
+				for _, td := range calls {
+					for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+						span.SetTraceID(numbered(uint64(i)))
+					}
+				}
+			}
+			td := calls[0]
+			calls = calls[1:]
+			return "flood", td
+		}
+	}
+	return all
+}
+
+// honestTrace is the trace of the honest tenant's run of a number.
+func honestTrace(i int) pcommon.TraceID { return numbered(uint64(1<<40 + i)) } //nolint:gosec // not negative
+
+// honestRun is the run of a number, in two calls: one that ended well, one that is safe to
+// repeat, one that is not, and one that waits for its parts.
+func honestRun(i int) [2][]spanSpec {
+	shown := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", answer)
+	limited := requestSpan(2, 1, 0.1, 1).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	switch i % 4 {
+	case 0:
+		return [2][]spanSpec{finishedRun(1)[:1], finishedRun(1)[1:]}
+	case 1:
+		return [2][]spanSpec{{limited}, {runSpan(1, 0, 3, 1, 0)}}
+	case 2:
+		return [2][]spanSpec{{shown}, {runSpan(1, 0, 3, 1, 0)}}
+	default:
+		return [2][]spanSpec{{chatSpan(2, 1, 0.1, 1).finished("stop")}, {agentSpan(1, 0, 0, 3)}}
+	}
+}
+
+// honestSink keeps the spans of the honest tenant.
+type honestSink struct{ spans map[spanKey]ptrace.Span }
+
+func (*honestSink) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (s *honestSink) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	for _, rs := range td.ResourceSpans().All() {
+		if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != "honest" {
+			continue
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				s.spans[spanKey{span.TraceID(), span.SpanID()}] = span
+			}
+		}
+	}
+	return nil
+}
+
+// While one tenant floods, in each of several ways, another one's verdicts are what they are
+// without that, and its spans go out in the turn after they are due: its lane's next one. What
+// is looked at in a turn of a lane is bounded. It is counted, since a clock would show the
+// machine's load: `make endurance` measures the time.
+func TestTenantsBesideAFlood(t *testing.T) {
+	runs := 20
+	if testing.Short() || race.Enabled {
+		runs = 4
+	}
+	const (
+		step    = 20 * time.Millisecond
+		maxWork = 100_000 // of a lane's turn, about half a microsecond each: 50 ms
+	)
+	play := func(t *testing.T, flood flood) map[spanKey]ptrace.Span {
+		t.Helper()
+		cfg := tenantConfig()
+		cfg.MaxHeldBytes, cfg.MaxFactBytes = 64<<20, 16<<20
+		cfg.MaxHold, cfg.Settle, cfg.RunTimeout = 500*time.Millisecond, 100*time.Millisecond, 5*time.Second
+		out := &honestSink{spans: map[spanKey]ptrace.Span{}}
+		h := newHarness(t, cfg, out)
+		s, most := h.shards[0], 0
+		turn := func() (worked bool) {
+			s.shareMemory()
+			for l := range s.all {
+				before := l.buffer.Work()
+				worked = l.turn(t.Context()) || worked
+				most = max(most, l.buffer.Work()-before)
+			}
+			return worked
+		}
+		honest := func(i int, specs []spanSpec) {
+			td := ofTenant("honest", tracesOf(t, specs...))
+			for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+				span.SetTraceID(honestTrace(i))
+			}
+			b := s.lane(h.tenants.named("honest")).inbox
+			require.True(t, b.places.TryAcquire(b.room/maxDeliveries), "the call of run %d would wait", i)
+			b.places.Release(b.room / maxDeliveries)
+			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
+		}
+		calls, backlog := 0, 0
+		for i := range runs {
+			// There is always more of the flood than is taken.
+			for range 2 * maxDeliveries {
+				if flood == nil {
+					break
+				}
+				tenant, td := flood(calls)
+				b := s.lane(h.tenants.named(tenant)).inbox
+				if !b.places.TryAcquire(b.room / 2) {
+					break // the call would wait
+				}
+				b.places.Release(b.room / 2)
+				require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+				calls++
+			}
+			waiting := 0
+			for l := range s.all {
+				waiting += len(l.inbox.list)
+			}
+			backlog = max(backlog, waiting)
+			call := honestRun(i)
+			honest(i, call[0])
+			h.clock.advance(step)
+			turn()
+			honest(i, call[1])
+			turn()
+			if i%4 == 3 { // due when it has settled
+				h.clock.advance(cfg.Settle)
+				turn()
+			}
+			turn()
+			for id := range byte(2) {
+				require.Contains(t, out.spans, spanKey{honestTrace(i), spanID(id + 1)}, "run %d is late", i)
+			}
+		}
+		if flood != nil {
+			assert.Greater(t, backlog, 1)
+		}
+		for range 20 { // it all ends
+			h.clock.advance(cfg.RunTimeout)
+			for turn() {
+			}
+		}
+		assert.LessOrEqual(t, most, maxWork)
+		t.Logf("%d calls, at most %d looked at in a turn of a lane", calls, most)
+		assert.Zero(t, h.classifier.telemetry.flow.now().held)
+		assert.LessOrEqual(t, h.load().bytes, 0)
+		return out.spans
+	}
+	want := play(t, nil)
+	for name, flood := range floods(t) {
+		t.Run(name, func(t *testing.T) {
+			got := play(t, flood)
+			require.Len(t, got, len(want))
+			for key, span := range want {
+				assert.Equal(t, span.Attributes().AsRaw(), got[key].Attributes().AsRaw())
+				assert.Equal(t, span.Status().Code(), got[key].Status().Code())
+			}
+		})
+	}
+}
