@@ -45,9 +45,9 @@ type telemetry struct {
 // any reports whether it exports anything.
 func (o *telemetry) any() bool { return len(o.env)+len(o.more) > 0 }
 
-// exportSoon lets OpenTelemetry's SDKs export spans and logs every 100 ms and not every few
+// exportSoon lets OpenTelemetry's SDKs export spans and logs every 10 ms and not every few
 // seconds, where an agent ends without exporting the rest.
-var exportSoon = []string{"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
+var exportSoon = []string{"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BLRP_SCHEDULE_DELAY=10"}
 
 const prompt = "canary-prompt-7f3a: run echo hi"
 
@@ -136,7 +136,7 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 		}`},
 		otlp: telemetry{env: []string{
 			`OPENCODE_CONFIG_CONTENT={"experimental":{"openTelemetry":true}}`, "OTEL_EXPORTER_OTLP_ENDPOINT={OTLP}",
-			exportSoon[0], exportSoon[1],
+			"OTEL_BSP_SCHEDULE_DELAY=1", // it exits some 50 ms after the end of a run, without a flush
 		}},
 		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
 	},

@@ -21,7 +21,11 @@ import (
 // of it was exported and the reason is not known.
 var unrecorded = map[string]map[string]string{
 	"codex": {
-		"inband": "its logs end before the error, and it exports no span of the turn",
+		"inband": "the cause is in the text of a message",
+	},
+	"codex-websocket": {
+		"inband": "the cause is in the text of a message",
+		"stall":  "the request that is open when it is interrupted has no record of its end",
 	},
 	"claude": {
 		"reset_headers": "`Connection error.` is any failure before a response, also of connecting",
@@ -39,17 +43,22 @@ var unrecorded = map[string]map[string]string{
 		"stall":   "the request that is open when it is interrupted has no span",
 	},
 	"opencode": {
-		"inband": "the attempts that failed have no span",
+		"reset_text":       "the attempts that failed have no span",
+		"reset_text_once":  "the attempt that failed has no span",
+		"reset_tool_input": "the attempts that failed have no span",
+		"truncated":        "the attempts that failed have no span",
+		"r500":             "the error of an attempt has neither status nor code",
+		"overloaded":       "the error of an attempt has neither status nor code",
+		"unauthorized":     "the error of an attempt has neither status nor code",
+		"inband":           "the attempts that failed have no span",
+		"clean_eof":        "the finish reason `other`, which a provider's own may be, too",
+		"stall":            "the request that is open when it is interrupted has no span",
 	},
 }
 
 // mended are the cells with a wrong verdict that was mended after they were played. A cell
 // that is played again must be removed.
-var mended = map[[3]string]string{
-	{"gemini", "stall", byLogs}:         "undici's own timer is not taken for a broken connection any more",
-	{"gemini", "unauthorized", bySpans}: "the reason API_KEY_INVALID is read from the spans",
-	{"gemini", "unauthorized", byLogs}:  "the reason API_KEY_INVALID is read from the spans",
-}
+var mended = map[[3]string]string{}
 
 // share is how many of the cells are right in which an agent records what happened, by all
 // that it exports.
@@ -118,8 +127,8 @@ func TestResultsAreRight(t *testing.T) {
 			require.NotNil(t, faultOf(agent, fault), "%s: %s", agent, fault)
 		}
 	}
-	// Not reached yet: it is what was reached, so that it does not become less.
-	reached := share{right: 41, of: 64}
+	// It is what was reached, so that it does not become less.
+	reached := share{right: 60, of: 69}
 	s := storedResults(t).share()
 	assert.GreaterOrEqual(t, s.right*reached.of, reached.right*s.of, "%d of %d", s.right, s.of)
 }
