@@ -1,10 +1,12 @@
 package agentlog
 
 import (
+	"encoding/json"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -78,6 +80,9 @@ func readCodexStream(r *record) bool {
 	switch {
 	case failed && kind == "response.completed", failed && kind == "response.failed":
 		e.Kind, e.Failure = Done, brokenStream(r.text("error.message"))
+		if code := codexErrorCode(r.text("error.message")); code != "" {
+			e.Failure.Provider = classify.ProviderErrorKind(0, code)
+		}
 		e.Failure.InBand = e.Failure.Provider != semconv.ProviderErrorKindUnset
 	case failed:
 		return false // what follows says the same
@@ -89,6 +94,29 @@ func readCodexStream(r *record) bool {
 		e.Model = "" // there may be many
 	}
 	return true
+}
+
+// maxCodexError bounds the JSON of a response that failed, in bytes: it repeats the
+// instructions and tools of the request.
+const maxCodexError = 256 << 10
+
+// codexErrorCode is the code of the error in the event response.failed, whose JSON is the
+// message over HTTP; else it is "". It is only for comparing with known codes.
+func codexErrorCode(message string) string {
+	if !strings.HasPrefix(message, "{") || len(message) > maxCodexError {
+		return ""
+	}
+	var event struct {
+		Response struct {
+			Error struct {
+				Code string `json:"code"`
+			} `json:"error"`
+		} `json:"response"`
+	}
+	if json.Unmarshal([]byte(message), &event) != nil {
+		return ""
+	}
+	return event.Response.Error.Code
 }
 
 // codexPart is what an event of the Responses API is a part of.
