@@ -106,7 +106,7 @@ var answers = map[string]map[string][]answer{
 		"Whose doing":                     {sums(failedRuns, "llm_failure_origin")},
 		"Causes":                          {top(9, failedRuns, "llm_failure_cause")},
 		"Not safe to repeat":              {share(unsafeRuns, failedRuns, true, nil)},
-		// Each reason is the rule that decided, which nobody but the rules knows. All of them are all failed runs.
+		// Each reason is the rule that decided, which only the rules know. All of them are all failed runs.
 		"What decided": {total(failedRuns)},
 		"Failed runs, by service": {
 			share(failedRuns, runs, true, []string{"service_name"}, "service_name"),

@@ -108,7 +108,7 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 		if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
 			return hidePartial(err)
 		}
-		if q.complete.spans > 0 { // the shard writes: a slow disk keeps nobody waiting now
+		if q.complete.spans > 0 { // the shard writes: no call waits for a slow disk now
 			q.deliveryTo(0, q.complete.traces[0]).judged = p.completeRecords(q)
 		}
 	case q.asParcel():

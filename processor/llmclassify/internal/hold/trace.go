@@ -43,7 +43,7 @@ type Trace[F any] struct {
 	untested bool
 
 	// incomplete reports whether one is within a run that goes now whose span is here and that
-	// goes later; nil where there is none.
+	// goes later; nil if there are no such runs.
 	incomplete func(run pcommon.SpanID) bool
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
