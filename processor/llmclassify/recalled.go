@@ -46,7 +46,7 @@ func (c *recalled) into(l *lane) {
 	}
 	c.mu.Unlock()
 	now, judged := l.clock.Now(), l.buffer.Judged()
-	any := false
+	found := false
 	for _, rest := range records {
 		for len(rest) > 0 {
 			var r journal.Judged
@@ -54,7 +54,7 @@ func (c *recalled) into(l *lane) {
 			if rest, err = r.Next(rest); err != nil {
 				break // it was encoded here
 			}
-			any = true
+			found = true
 			if r.MarksLost() {
 				judged.RecallLost(r.At)
 				continue
@@ -62,7 +62,7 @@ func (c *recalled) into(l *lane) {
 			judged.Recall(now, r.At, r.Trace, r.Counts, r.Forgot, r.Runs, r.Spans)
 		}
 	}
-	if any {
+	if found {
 		judged.Recalled()
 	}
 }

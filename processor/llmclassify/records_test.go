@@ -440,9 +440,8 @@ func TestNothingWaitsForTheDiskAfterForwarding(t *testing.T) {
 		return nil
 	}
 	returned := make(chan error)
-	go func() {
-		returned <- h.classifier.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...))
-	}()
+	td := tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)
+	go func() { returned <- h.classifier.ConsumeTraces(t.Context(), td) }()
 	select {
 	case err := <-returned:
 		require.NoError(t, err)

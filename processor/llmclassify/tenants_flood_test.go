@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func floods(t *testing.T) map[string]flood {
 			td := spans(i, 500, false, func(n int) spanSpec {
 				s := runSpan(1, 0, 3, 0, 0)
 				s.name = fmt.Sprint("invoke_agent ", n)
-				return s.without(otelsemconv.GenAIAgentNameKey).with(otelsemconv.GenAIAgentName(fmt.Sprint(n)))
+				return s.without(otelsemconv.GenAIAgentNameKey).with(otelsemconv.GenAIAgentName(strconv.Itoa(n)))
 			})
 			td.ResourceSpans().At(0).Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), fmt.Sprint("service ", i))
 			return "flood", td

@@ -79,21 +79,20 @@ func (h *hashes) home(key uint64) (uint64, int) {
 	return key, int(key & uint64(len(h.slots)-1)) //nolint:gosec // less than the length
 }
 
-// add adds a hash, and returns its slot.
-func (h *hashes) add(key uint64) int {
+// add adds a hash.
+func (h *hashes) add(key uint64) {
 	if 4*(h.n+1) > 3*len(h.slots) {
 		h.grow()
 	}
 	key, i := h.home(key)
 	for h.slots[i] != 0 {
 		if h.slots[i] == key {
-			return i
+			return
 		}
 		i = (i + 1) & (len(h.slots) - 1)
 	}
 	h.slots[i] = key
 	h.n++
-	return i
 }
 
 func (h *hashes) grow() {
