@@ -99,25 +99,25 @@ var answers = map[string]map[string][]answer{
 			sums(requests, endpoint...),
 			share(brokenRequests, requests, true, endpoint, endpoint...),
 			share(brokenRequests, requests, true, endpoint, endpoint...),
-			share(brokenRequests, requests, true, endpoint, endpoint...),
+			{}, // the day that ended an hour ago, of which there is no traffic
 			distinct(brokenRequests, "service_name", endpoint...),
 		},
 		"Failed runs, by class and phase": {share(failedRuns, failedRuns, false, nil, "llm_failure_class", "llm_failure_phase")},
-		"Whose doing":                     {sums(failedRuns, "llm_failure_origin")},
-		"Causes":                          {top(9, failedRuns, "llm_failure_cause")},
+		"Failed runs, by origin":          {sums(failedRuns, "llm_failure_origin")},
+		"Failed runs, by cause":           {top(9, failedRuns, "llm_failure_class", "llm_failure_cause")},
 		"Not safe to repeat":              {share(unsafeRuns, failedRuns, true, nil)},
 		// Each reason is the rule that decided, which only the rules know. All of them are all failed runs.
-		"What decided": {total(failedRuns)},
+		"Reasons for the retry safety": {total(failedRuns)},
 		"Failed runs, by service": {
 			share(failedRuns, runs, true, []string{"service_name"}, "service_name"),
 		},
-		"Made good":                         {share(recoveredRuns, brokenRuns, true, nil)},
-		"Interrupted":                       {share(interrupted, requests, true, model, model...)},
-		"Errors that the provider reported": {share(providerErrors, requests, true, model, model...)},
+		"Share of broken runs that recovered": {share(recoveredRuns, brokenRuns, true, nil)},
+		"Interrupted":                         {share(interrupted, requests, true, model, model...)},
+		"Errors that the provider reported":   {share(providerErrors, requests, true, model, model...)},
 		"Failed requests, by cause and model": {
-			share(brokenRequests, requests, false, []string{"gen_ai_request_model"}, "llm_failure_cause", "gen_ai_request_model"),
+			share(brokenRequests, requests, false, model, "llm_failure_cause", "gen_ai_provider_name", "gen_ai_request_model"),
 		},
-		"Where they went": {
+		"Wasted tokens and requests, by provider and model": {
 			sums(wasted("input"), model...), sums(wasted("output"), model...), sums(wastedRequests, model...), sums(unseen, model...),
 		},
 		"Tools that did not succeed": {share(unwellTools, tools, false, []string{"gen_ai_tool_name"}, "gen_ai_tool_name", "llm_tool_outcome")},
@@ -129,9 +129,9 @@ var answers = map[string]map[string][]answer{
 		"Requests that failed": {
 			share(brokenRequests, requests, true, nil), share(brokenRequests, requests, true, nil), share(brokenRequests, requests, true, nil),
 		},
-		"Runs that it ended": {total(failedRuns)},
-		"Trying again helps": {share(recoveredRuns, brokenRuns, true, nil)},
-		"Services":           {distinct(brokenRequests, "service_name"), distinct(requests, "service_name")},
+		"Runs that failed with it": {total(failedWithRequest)},
+		"Trying again helps":       {share(recoveredRuns, brokenRuns, true, nil)},
+		"Services":                 {distinct(brokenRequests, "service_name"), distinct(requests, "service_name")},
 		"Failed requests, by provider, model and region": {share(brokenRequests, requests, true, endpoint, endpoint...)},
 		"Failed requests, by service and provider": {
 			share(brokenRequests, requests, false, []string{"service_name", "gen_ai_provider_name"}, "service_name", "gen_ai_provider_name"),
@@ -154,9 +154,9 @@ const needsProvider = "holdOthers: a provider has to be chosen"
 
 // heldElsewhere lists panels with a number that are not in answers, with the reason.
 var heldElsewhere = map[string]string{
-	"llm-runs.json/Alerts":               "holdAlertPanels",
-	"llm-runs.json/Which alerts":         "holdAlertPanels",
-	"llm-incidents.json/Others are well": needsProvider,
+	"llm-runs.json/Alerts":                         "holdAlertPanels",
+	"llm-runs.json/Firing alerts":                  "holdAlertPanels",
+	"llm-incidents.json/Failed at other providers": needsProvider,
 }
 
 // Every panel that shows a number or a share is held against the ledger, or says where else it is.

@@ -28,6 +28,12 @@ func abandonedRuns(l *traffic.Ledger) traffic.Entries {
 	return l.Runs.Where("llm_failure_class", "run_abandoned")
 }
 
+// failedWithRequest are the runs that ended on a failed request.
+func failedWithRequest(l *traffic.Ledger) traffic.Entries {
+	return failedRuns(l).Where("llm_failure_class", "connection_failed", "stream_interrupted", "protocol_violation", "watchdog_timeout",
+		"provider_error", "empty_completion")
+}
+
 func lostRuns(l *traffic.Ledger) traffic.Entries {
 	return l.Runs.Where("llm_failure_class", "tool_output_lost")
 }

@@ -23,7 +23,7 @@ var (
 // palettes are the colours of enums: what is the same has the same colour on all panels.
 var palettes = map[string]map[string]string{
 	"outcomes": {
-		"succeeded": "green", "recovered": "yellow", "limited": "blue", "waiting": "light-blue", "failed": "red",
+		"succeeded": green, "recovered": amber, "limited": "blue", "waiting": "light-blue", "failed": red,
 		"aborted": "purple", "incomplete": "orange",
 	},
 	// Reds for the transport, oranges for the provider, blues for the application and its tools, greys for what is no
@@ -38,13 +38,32 @@ var palettes = map[string]map[string]string{
 		"transport": "red", "watchdog": "dark-red", "provider": "orange", "gateway": "dark-orange", "tool": "blue",
 		"application": "purple", "local": "gray", "caller_timer": "light-blue", "unknown": "light-purple",
 	},
-	"safety": {"safe_auto_retry": "green", "user_confirmed_retry": "yellow", "no_retry": "red"},
-	"series": {
-		"lost": "red", "refused": "orange", "failed": "red", "recovered": "yellow", "now": "red", "usual": "green",
-		"input": "blue", "output": "purple",
-	},
-	"blame":    {"them": "orange", "us": "purple", "network": "red"},
-	"severity": {"critical": "red", "warning": "orange", "info": "blue"},
+	"safety": {"safe_auto_retry": green, "user_confirmed_retry": amber, "no_retry": red},
+	"series": {"lost": "red", "refused": "orange", "failed": "red", "queue full": "orange", "to be sent again": "blue"},
+}
+
+// Text in these colours can be read on a white panel and on a dark one.
+const green, amber, red = "#2F8A4A", "#A87200", "#E02F44"
+
+// scales are the colours of shares. They are fixed, so that the same share has the same colour on all panels. Grafana
+// writes dark figures on the pale colours, and white ones on the dark red.
+var scales = map[string]map[string]float64{
+	// Of what failed. From a fifth on it is an incident.
+	"failed": {"transparent": 0, "rgba(224, 47, 68, 0.1)": 0.02, "rgba(224, 47, 68, 0.25)": 0.1, "#B3122B": 0.2},
+	// Of the parts of a whole, which are neither good nor bad.
+	"parts": {"transparent": 0, "rgba(50, 116, 217, 0.1)": 0.02, "rgba(50, 116, 217, 0.2)": 0.1, "rgba(50, 116, 217, 0.29)": 0.25},
+}
+
+// shades are the colours of series whose names are not known, by what they show. All others have Grafana's palette.
+var shades = map[string]string{"failing": "semi-dark-blue", "trouble": "orange"}
+
+// failing are the colours of failed shares over time, by series: red from a tenth on and otherwise shades of blue, since
+// the colours of Grafana's palettes would make a series that is well red, and one that fails green.
+func failing() []object {
+	return []object{{
+		"matcher":    object{"id": "byValue", "options": object{"reducer": "lastNotNull", "op": "gte", "value": 0.1}},
+		"properties": []object{{"id": "color", "value": object{"mode": "shades", "fixedColor": "red"}}},
+	}}
 }
 
 // kinds maps each supported kind of panel to Grafana's type, options and field options.
@@ -70,10 +89,12 @@ var kinds = map[string]struct {
 		custom: func(p *panel) object {
 			custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never"}
 			// A graph of zeros has an axis that says so.
-			switch p.Unit {
-			case "percentunit":
+			switch {
+			case p.Max != nil:
+				custom["axisSoftMax"] = *p.Max
+			case p.Unit == "percentunit":
 				custom["axisSoftMax"] = 0.1
-			case "none", "":
+			case p.Unit == "none":
 				custom["axisSoftMax"] = 1
 			}
 			if p.Stack {
@@ -97,7 +118,7 @@ var kinds = map[string]struct {
 		options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false},
 		custom: func(*panel) object {
 			return object{
-				"align": "auto", "inspect": false, "wrapHeaderText": true, "minWidth": 110,
+				"align": "auto", "inspect": false, "wrapHeaderText": true, "minWidth": 60,
 				"cellOptions": object{"type": "color-background", "mode": "basic"},
 			}
 		},
@@ -105,9 +126,7 @@ var kinds = map[string]struct {
 	"table": {
 		typ:     "table",
 		options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false},
-		custom: func(*panel) object {
-			return object{"align": "auto", "inspect": false, "wrapHeaderText": true, "cellOptions": object{"type": "auto"}}
-		},
+		custom:  wrapped,
 	},
 	"heatmap": {
 		typ: "heatmap",
@@ -126,10 +145,16 @@ var kinds = map[string]struct {
 	"traces": {
 		typ:     "table",
 		options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false},
-		custom: func(*panel) object {
-			return object{"align": "auto", "inspect": false, "cellOptions": object{"type": "auto"}}
-		},
+		custom:  wrapped,
 	},
+}
+
+// wrapped are the cells of a table whose texts are shown whole, on several lines where the column is narrow.
+func wrapped(*panel) object {
+	return object{
+		"align": "auto", "inspect": false, "wrapText": true, "wrapHeaderText": true, "minWidth": 60,
+		"cellOptions": object{"type": "auto"},
+	}
 }
 
 // label is a label's name in a legend.
@@ -160,7 +185,7 @@ func build(raw []byte) ([]byte, error) {
 		"annotations": object{"list": []object{{
 			"name": "Alerts", "datasource": promSource, "enable": true, "hide": false, "iconColor": "red",
 			"expr": s.began(), "step": "30s", "titleFormat": "{{alertname}}", "tagKeys": "severity",
-			"textFormat": "{{service_name}} {{gen_ai_provider_name}} {{gen_ai_request_model}} {{server_address}} {{instance}}",
+			"textFormat": "{{whose}} {{service_name}} {{gen_ai_provider_name}} {{gen_ai_request_model}} {{server_address}} {{instance}}",
 		}}},
 		// To the other dashboards, with the same time and the same selection.
 		"links": []object{{
@@ -179,10 +204,10 @@ func build(raw []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// began selects the alerts that began to fire within a minute, so that each is one mark and does not cover the graphs.
+// began selects the alerts that began to fire since the point before, so that each is one line.
 func (s *source) began() string {
 	alerts := fmt.Sprintf("ALERTS{alertstate=\"firing\", severity!=\"info\", alertname=~%q}", s.Alerts)
-	return alerts + " unless " + alerts + " offset 1m"
+	return alerts + " unless " + alerts + " offset $__interval"
 }
 
 func (v *variable) object() object {
@@ -252,6 +277,11 @@ func (b *builder) panel(p *panel) {
 	if p.Sort != "" {
 		made["options"] = with(kind.options, "sortBy", []object{{"displayName": p.Sort, "desc": true}})
 	}
+	if p.Last {
+		made["options"] = with(kind.options, "legend", object{
+			"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{"lastNotNull"},
+		})
+	}
 	b.panels = append(b.panels, made)
 	b.x += p.Width
 	b.below = max(b.below, b.y+p.Height)
@@ -260,9 +290,17 @@ func (b *builder) panel(p *panel) {
 // transformations makes a table of what the queries return.
 func (p *panel) transformations() []object {
 	if p.Matrix != nil {
-		return []object{{"id": "groupingToMatrix", "options": object{
+		made := []object{{"id": "groupingToMatrix", "options": object{
 			"rowField": p.Matrix.Row, "columnField": p.Matrix.Column, "valueField": "Value", "emptyValue": "null",
 		}}}
+		if len(p.Matrix.Order) > 0 {
+			order := object{p.Matrix.corner(): 0}
+			for i, name := range p.Matrix.Order {
+				order[name] = i + 1
+			}
+			made = append(made, organize(order, object{}, object{}))
+		}
+		return made
 	}
 	if len(p.Columns) == 0 {
 		return nil
@@ -274,8 +312,9 @@ func (p *panel) transformations() []object {
 		shown = append(shown, c.Of)
 	}
 	if p.Kind == "traces" {
-		// The link to the trace needs columns that are not shown, so these stay; only Tempo's own names of spans go.
-		for _, name := range []string{"Trace Name", "Name", "service.name"} {
+		// The link to the trace needs columns that are not shown, so these stay. Tempo's own names of spans go, and the
+		// attributes that the query only compares.
+		for _, name := range append([]string{"Trace Name", "Trace Service", "Name", "Duration"}, attributesOf(p.Queries[0].TraceQL)...) {
 			if order[name] == nil {
 				exclude[name] = true
 			}
@@ -288,6 +327,19 @@ func (p *panel) transformations() []object {
 		organize(order, names, exclude),
 	}
 }
+
+var attribute = regexp.MustCompile(`\b(?:span|resource)\.([a-z_.]+)`)
+
+// attributesOf returns the attributes that a query names, which Tempo returns with each span.
+func attributesOf(traceQL string) (names []string) {
+	for _, match := range attribute.FindAllStringSubmatch(traceQL, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// corner is the name that Grafana gives the first column of a matrix.
+func (m *matrix) corner() string { return m.Row + `\` + m.Column }
 
 func organize(order, names, exclude object) object {
 	return object{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": order, "renameByName": names}}
@@ -313,7 +365,9 @@ func (p *panel) targets(source object) []object {
 		target := object{"refId": string(rune('A' + i)), "datasource": source}
 		switch {
 		case q.TraceQL != "":
-			target["queryType"], target["query"], target["limit"], target["tableType"] = "traceql", q.TraceQL, 20, "spans"
+			// Without the hint a search returns the first spans that it finds, and not the newest.
+			target["queryType"], target["query"] = "traceql", q.TraceQL+" with (most_recent=true)"
+			target["limit"], target["tableType"] = 20, "spans"
 			target["filters"] = []any{}
 		default:
 			target["expr"], target["editorMode"], target["exemplar"] = q.Expr, "code", p.Exemplars
@@ -346,23 +400,23 @@ func (p *panel) fieldConfig() object {
 	if p.None != "" {
 		defaults["noValue"] = p.None
 	}
-	if p.Kind == "bars" {
-		// Grafana leaves the name out where there is one series only.
-		defaults["displayName"] = label.ReplaceAllString(p.Queries[0].Legend, "${__field.labels.$1}")
-	}
 	if kind := kinds[p.Kind]; kind.custom != nil {
 		defaults["custom"] = kind.custom(p)
 	}
+	thresholds := p.Thresholds
+	if p.Matrix != nil {
+		thresholds = scales[cmp.Or(p.Matrix.Scale, "failed")]
+	}
 	switch {
-	case p.Thresholds != nil:
+	case thresholds != nil:
 		defaults["color"] = object{"mode": "thresholds"}
-		defaults["thresholds"] = object{"mode": "absolute", "steps": steps(p.Thresholds)}
-	case p.Kind == "matrix":
-		defaults["color"] = object{"mode": "continuous-reds"} // from the background up
+		defaults["thresholds"] = object{"mode": "absolute", "steps": steps(thresholds)}
 	case p.Kind == "stat":
 		defaults["color"] = object{"mode": "fixed", "fixedColor": "text"} // neither good nor bad
 	case p.Kind == "bars":
 		defaults["color"] = object{"mode": "fixed", "fixedColor": "semi-dark-blue"}
+	case shades[p.Colors] != "":
+		defaults["color"] = object{"mode": "shades", "fixedColor": shades[p.Colors]}
 	case p.Kind != "traces" && p.Kind != "table":
 		defaults["color"] = object{"mode": "palette-classic"}
 	}
@@ -372,8 +426,11 @@ func (p *panel) fieldConfig() object {
 	overrides := []object{}
 	if p.Matrix != nil {
 		// The first column holds names, which have no color.
-		overrides = append(overrides, override(p.Matrix.Row+`\`+p.Matrix.Column,
-			"custom.cellOptions", object{"type": "auto"}, "custom.width", 170, "displayName", p.Matrix.Title))
+		overrides = append(overrides, override(p.Matrix.corner(),
+			"custom.cellOptions", object{"type": "auto"}, "custom.width", cmp.Or(p.Matrix.Width, 170), "displayName", p.Matrix.Title))
+	}
+	if p.Colors == "failing" {
+		overrides = append(overrides, failing()...)
 	}
 	palette := palettes[p.Colors]
 	for _, name := range slices.Sorted(maps.Keys(palette)) {
@@ -383,6 +440,14 @@ func (p *panel) fieldConfig() object {
 		if c := p.Columns[i].override(); c != nil {
 			overrides = append(overrides, c)
 		}
+	}
+	if p.Kind == "bars" {
+		// Grafana leaves the name out where there is one series only. This is the last override, since those of the colours
+		// are found by the name as it was.
+		name := label.ReplaceAllString(cmp.Or(p.Name, p.Queries[0].Legend), "${__field.labels.$1}")
+		overrides = append(overrides, object{
+			"matcher": object{"id": "byType", "options": "number"}, "properties": []object{{"id": "displayName", "value": name}},
+		})
 	}
 	return object{"defaults": defaults, "overrides": overrides}
 }
@@ -407,9 +472,9 @@ func (c *column) override() object {
 	if c.Width != 0 {
 		pairs = append(pairs, "custom.width", c.Width)
 	}
-	if c.Thresholds != nil {
+	if c.Scale != "" {
 		pairs = append(pairs, "color", object{"mode": "thresholds"},
-			"thresholds", object{"mode": "absolute", "steps": steps(c.Thresholds)},
+			"thresholds", object{"mode": "absolute", "steps": steps(scales[c.Scale])},
 			"custom.cellOptions", object{"type": "color-background", "mode": "basic"})
 	}
 	if palette := palettes[c.Colors]; palette != nil {
@@ -420,8 +485,8 @@ func (c *column) override() object {
 		pairs = append(pairs, "mappings", []object{{"type": "value", "options": values}},
 			"custom.cellOptions", object{"type": "color-text"})
 	}
-	if c.Wrap {
-		pairs = append(pairs, "custom.cellOptions", object{"type": "auto", "wrapText": true})
+	if c.None != "" {
+		pairs = append(pairs, "noValue", c.None)
 	}
 	if c.Link != nil {
 		pairs = append(pairs, "links", links([]link{*c.Link}))

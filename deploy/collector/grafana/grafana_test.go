@@ -43,6 +43,7 @@ func TestBadSources(t *testing.T) {
 		{"PromQL for Tempo", panel("kind: traces, width: 4, columns: [{of: x, title: X}], queries: [{expr: up}]"), "traceql"},
 		{"table without columns", panel("kind: table, width: 4, queries: [{expr: up}]"), "columns are required"},
 		{"unknown colors", panel("kind: stat, width: 4, colors: pretty, queries: [{expr: up}]"), `no colors "pretty"`},
+		{"unknown scale", panel("kind: table, width: 4, columns: [{of: x, title: X, scale: big}], queries: [{expr: up}]"), `no scale "big"`},
 		{"unknown word", panel("kind: stat, width: 4, queries: [{expr: 'sum(@runs)'}]"), "no word @runs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -75,5 +76,41 @@ func TestLayout(t *testing.T) {
 				taken[at] = true
 			}
 		}
+	}
+}
+
+// TestBarsKeepTheirColors checks that the name at a bar is set after its color: Grafana finds the override of a color by the
+// name that the series has until then.
+func TestBarsKeepTheirColors(t *testing.T) {
+	p := panel{Kind: "bars", Colors: "classes", Name: "{{cause}}", Queries: []query{{Expr: "up", Legend: "{{class}}"}}}
+	config := p.fieldConfig()
+	assert.NotContains(t, config["defaults"], "displayName")
+	overrides := config["overrides"].([]object)
+	require.Len(t, overrides, len(palettes["classes"])+1)
+	last := overrides[len(overrides)-1]["properties"].([]object)[0]
+	assert.Equal(t, object{"id": "displayName", "value": "${__field.labels.cause}"}, last)
+}
+
+// TestTracesShowTheirColumns checks that what a search only compares is no column, and that it asks for the newest.
+func TestTracesShowTheirColumns(t *testing.T) {
+	p := panel{
+		Kind: "traces", Columns: []column{{Of: "llm.run.outcome", Title: "Outcome"}},
+		Queries: []query{{TraceQL: `{ span.llm.run.outcome = "failed" && span.gen_ai.operation.name = "chat" && resource.service.name = "x" }`}},
+	}
+	exclude := p.transformations()[0]["options"].(object)["excludeByName"].(object)
+	assert.Contains(t, exclude, "gen_ai.operation.name")
+	assert.Contains(t, exclude, "service.name")
+	assert.NotContains(t, exclude, "llm.run.outcome")
+	assert.Contains(t, p.targets(tempoSource)[0]["query"], "with (most_recent=true)")
+}
+
+// TestFailedIsDefinedOnce checks that no dashboard names the classes of failed requests itself.
+func TestFailedIsDefinedOnce(t *testing.T) {
+	sources, err := filepath.Glob("*.yaml")
+	require.NoError(t, err)
+	for _, name := range sources {
+		raw, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.NotContains(t, string(raw), "connection_failed|", "use @failed_class or @interrupted")
 	}
 }

@@ -6,8 +6,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
@@ -53,6 +55,8 @@ type panel struct {
 	Max        *float64           `yaml:"max"`
 	None       string             `yaml:"none"`
 	Stack      bool               `yaml:"stack"`
+	Last       bool               `yaml:"last"`
+	Name       string             `yaml:"name"`
 	Exemplars  bool               `yaml:"exemplars"`
 	Colors     string             `yaml:"colors"`
 	Thresholds map[string]float64 `yaml:"thresholds"`
@@ -63,24 +67,27 @@ type panel struct {
 	Queries    []query            `yaml:"queries"`
 }
 
-// matrix names the labels that become the rows and columns of a table, and the title of the first column.
+// matrix names the labels that become the rows and columns of a table, and the title and width of the first column.
 type matrix struct {
-	Title  string `yaml:"title"`
-	Row    string `yaml:"row"`
-	Column string `yaml:"column"`
+	Title  string   `yaml:"title"`
+	Row    string   `yaml:"row"`
+	Column string   `yaml:"column"`
+	Width  int      `yaml:"width"`
+	Order  []string `yaml:"order"`
+	Scale  string   `yaml:"scale"`
 }
 
 // column is a column of a table: a label, or the values of a query. What is not a column is not shown.
 type column struct {
-	Of         string             `yaml:"of"`
-	Title      string             `yaml:"title"`
-	Unit       string             `yaml:"unit"`
-	Decimals   *int               `yaml:"decimals"`
-	Width      int                `yaml:"width"`
-	Thresholds map[string]float64 `yaml:"thresholds"`
-	Colors     string             `yaml:"colors"`
-	Wrap       bool               `yaml:"wrap"`
-	Link       *link              `yaml:"link"`
+	Of       string `yaml:"of"`
+	Title    string `yaml:"title"`
+	Unit     string `yaml:"unit"`
+	Decimals *int   `yaml:"decimals"`
+	Width    int    `yaml:"width"`
+	Scale    string `yaml:"scale"`
+	None     string `yaml:"none"`
+	Colors   string `yaml:"colors"`
+	Link     *link  `yaml:"link"`
 }
 
 // link leads from a panel, or from a value in it, to another page.
@@ -112,6 +119,7 @@ func parse(raw []byte) (*source, error) {
 	if s.Alerts == "" {
 		s.Alerts = "LLM.*"
 	}
+	s.addWords()
 	if s.UID == "" || s.Title == "" || len(s.Rows) == 0 {
 		return nil, errors.New("a dashboard needs uid, title and rows")
 	}
@@ -130,10 +138,39 @@ func parse(raw []byte) (*source, error) {
 				if q.Expr, err = s.expand(q.Expr); err != nil {
 					return nil, fmt.Errorf("panel %q of row %q: %w", p.Title, r.Title, err)
 				}
+				q.TraceQL = share(q.TraceQL)
 			}
 		}
 	}
 	return &s, nil
+}
+
+// The classes of requests that the transport or the provider broke, and of those the ones whose stream broke. A stop and a
+// limit are no failures.
+const (
+	interruptedClasses = "connection_failed|stream_interrupted|protocol_violation|watchdog_timeout"
+	brokenClasses      = interruptedClasses + "|provider_error|empty_completion"
+)
+
+// sharedWords are parts of queries that every dashboard can use.
+var sharedWords = map[string]string{
+	"interrupted":  `llm_failure_class=~"` + interruptedClasses + `"`,
+	"failed_class": `llm_failure_class=~"` + brokenClasses + `"`,
+	"failed_span":  `span.llm.failure.class =~ "` + brokenClasses + `"`,
+}
+
+// share replaces the shared words of a text.
+func share(text string) string {
+	return word.ReplaceAllStringFunc(text, func(w string) string { return cmp.Or(sharedWords[w[1:]], w) })
+}
+
+// addWords adds the shared words to those of the dashboard, whose texts can use them.
+func (s *source) addWords() {
+	words := maps.Clone(sharedWords)
+	for name, text := range s.Words {
+		words[name] = share(text)
+	}
+	s.Words = words
 }
 
 var (
@@ -175,8 +212,13 @@ func (p *panel) check() error {
 		return errors.New("columns are required by the kinds table and traces and not allowed in any other")
 	}
 	for _, colors := range append([]string{p.Colors}, p.colorsOfColumns()...) {
-		if _, ok := palettes[colors]; colors != "" && !ok {
+		if colors != "" && palettes[colors] == nil && shades[colors] == "" {
 			return fmt.Errorf("there are no colors %q", colors)
+		}
+	}
+	for _, scale := range p.scales() {
+		if _, ok := scales[scale]; scale != "" && !ok {
+			return fmt.Errorf("there is no scale %q", scale)
 		}
 	}
 	if len(p.Queries) == 0 {
@@ -193,6 +235,16 @@ func (p *panel) check() error {
 func (p *panel) colorsOfColumns() (names []string) {
 	for _, c := range p.Columns {
 		names = append(names, c.Colors)
+	}
+	return names
+}
+
+func (p *panel) scales() (names []string) {
+	if p.Matrix != nil {
+		names = append(names, p.Matrix.Scale)
+	}
+	for _, c := range p.Columns {
+		names = append(names, c.Scale)
 	}
 	return names
 }
