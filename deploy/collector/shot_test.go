@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"image/png"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +48,7 @@ func TestDashboardsShot(t *testing.T) {
 	backend := host + ":14317"
 	if tempo != "" {
 		cmd := exec.CommandContext(t.Context(), tempo, "-config.file=tempo/tempo.yaml", "-config.expand-env=true")
-		cmd.Env = append(os.Environ(), "TEMPO_LISTEN="+host, "TEMPO_DATA="+t.TempDir())
+		cmd.Env = append(os.Environ(), "TEMPO_LISTEN="+host, "TEMPO_DATA="+t.TempDir(), "TEMPO_METRICS=http://"+host+":9090/api/v1/write")
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Wait() }) // killed: an orderly shutdown takes half a minute
 		ready(t, "http://"+host+":3200/ready")
@@ -59,8 +61,11 @@ func TestDashboardsShot(t *testing.T) {
 	collector.Env = environ(map[string]string{"BACKEND_OTLP": backend})
 	run(t, collector)
 	healthy(t, host+":13133")
+	data := t.TempDir()
+	dayBefore(t, data, time.Now())
 	run(t, exec.Command(promBinary(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yaml"),
-		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+host+":9090", "--enable-feature=exemplar-storage"))
+		"--storage.tsdb.path="+data, "--web.listen-address="+host+":9090", "--enable-feature=exemplar-storage",
+		"--web.enable-remote-write-receiver"))
 	ready(t, "http://"+host+":9090/-/ready")
 
 	play(t, "http://"+host+":4318/v1/traces")
@@ -91,22 +96,28 @@ func TestDashboardsShot(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(pictures, name), raw, 0o644))
 	}
-	require.NoError(t, os.WriteFile(drawn, []byte(hashes(t, dashboards)), 0o644))
+	require.NoError(t, os.WriteFile(drawn, []byte(hashes(t, drawnFrom(t))), 0o644))
 }
 
-// TestPicturesAreNew fails when a dashboard has changed since its pictures were made.
+// TestPicturesAreNew fails when a dashboard, its traffic or what draws it has changed since its pictures were made.
 func TestPicturesAreNew(t *testing.T) {
 	dashboards := dashboardFiles(t)
 	then, err := os.ReadFile(drawn)
 	require.NoError(t, err)
-	require.Equal(t, string(then), hashes(t, dashboards),
-		"a dashboard has changed since it was drawn for docs/operate: run `make dashboards-shot` and look at the pictures")
+	require.Equal(t, string(then), hashes(t, drawnFrom(t)),
+		"what the pictures in docs/operate are made from has changed: run `make dashboards-shot` and look at the pictures")
 
 	found, err := filepath.Glob(filepath.Join(pictures, "*.png"))
 	require.NoError(t, err)
 	var names []string
 	for _, picture := range found {
 		names = append(names, filepath.Base(picture))
+		file, err := os.Open(picture)
+		require.NoError(t, err)
+		image, err := png.DecodeConfig(file)
+		require.NoError(t, err, picture)
+		require.NoError(t, file.Close())
+		assert.Equal(t, 1280, image.Width, picture)
 	}
 	require.ElementsMatch(t, pictureNames(dashboards), names, "run `make dashboards-shot`")
 	page, err := os.ReadFile("../../docs/operate/dashboards.md")
@@ -118,7 +129,7 @@ func TestPicturesAreNew(t *testing.T) {
 
 const (
 	pictures = "../../docs/operate/images"
-	// drawn has the hash of each dashboard when it was drawn, as sha256sum writes it.
+	// drawn has the hash of each file that the pictures are made from, as sha256sum writes it.
 	drawn = "grafana/shot/drawn.sha256"
 )
 
@@ -131,6 +142,16 @@ func dashboardFiles(t *testing.T) []string {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	return files
+}
+
+// drawnFrom returns the files that the pictures are made from: the dashboards, what draws them, and the traffic.
+func drawnFrom(t *testing.T) []string {
+	t.Helper()
+	files := append(dashboardFiles(t), "grafana/shot/page.jsx", "grafana/shot/shot.mjs", "grafana/shot/package-lock.json")
+	traffic, err := filepath.Glob("internal/traffic/*.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, traffic)
+	return slices.DeleteFunc(append(files, traffic...), func(file string) bool { return strings.HasSuffix(file, "_test.go") })
 }
 
 func pictureNames(dashboards []string) []string {
@@ -152,7 +173,7 @@ func hashes(t *testing.T, files []string) string {
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
-		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(raw), filepath.Base(file))
+		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(raw), file)
 	}
 	return lines.String()
 }
@@ -161,6 +182,32 @@ const (
 	playFor    = 8 * time.Minute
 	runTimeout = time.Minute
 )
+
+// dayBefore gives Prometheus the counts of a day of traffic without outages that ended half an hour ago, as recording.yaml
+// records them, so that each share stands beside that of its last day.
+func dayBefore(t *testing.T, data string, now time.Time) {
+	t.Helper()
+	const window = 5 * time.Minute
+	start, end := now.Add(-25*time.Hour), now.Add(-30*time.Minute)
+	ledger := traffic.NewLedger(traffic.New(traffic.Config{Seed: 2, Start: start, For: end.Sub(start), Rate: 6, RunTimeout: runTimeout}))
+	var text strings.Builder
+	for metric, entries := range map[string]traffic.Entries{
+		"target:llm_requests:increase5m": ledger.Requests, "target:llm_requests_failed:increase5m": brokenRequests(ledger),
+	} {
+		for _, e := range traffic.Endpoints {
+			of := entries.Where("gen_ai_provider_name", e.Provider).Where("server_address", e.Address)
+			for at := start.Add(window); at.Before(end); at = at.Add(window) {
+				fmt.Fprintf(&text, "%s{gen_ai_provider_name=%q,gen_ai_request_model=%q,server_address=%q} %g %d\n",
+					metric, e.Provider, e.Model, e.Address, of.Between(at.Add(-window), at).Sum(), at.Unix())
+			}
+		}
+	}
+	text.WriteString("# EOF\n")
+	file := filepath.Join(t.TempDir(), "day.txt")
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
+	out, err := exec.CommandContext(t.Context(), promBinary(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", file, data).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
 
 // play sends the traffic: at first one region is unwell for a little, then a provider until the end.
 func play(t *testing.T, url string) {

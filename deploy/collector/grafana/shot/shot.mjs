@@ -64,6 +64,27 @@ const server = createServer((incoming, answer) => {
 });
 await new Promise((listening) => { server.listen(0, '127.0.0.1', listening); });
 
+// A picture of what no longer moves: a table is empty for a moment when it measures itself again.
+async function still(tab, clip) {
+  for (let before; ;) {
+    await tab.waitForFunction('window.drawn()', { timeout: 60000 });
+    const now = Buffer.from(await tab.screenshot({ clip }));
+    if (before?.equals(now)) return now;
+    before = now;
+  }
+}
+
+// What of the tables cannot be read without scrolling sideways or pointing at a cell: runs in the browser.
+function cutOff() {
+  const wider = (element) => element.scrollWidth > element.clientWidth + 1;
+  return [...document.querySelectorAll('[role="grid"]')].flatMap((grid) => {
+    const title = grid.closest('section').querySelector('h2').textContent;
+    const cells = [...grid.querySelectorAll('[role="columnheader"], [role="gridcell"]')].filter(wider).map((cell) => `"${cell.textContent}"`);
+    const cut = wider(grid) ? [`the table is ${grid.scrollWidth} pixels wide and its panel has ${grid.clientWidth}`] : [];
+    return [...cut, ...(cells.length ? [`cut off: ${[...new Set(cells)].join(', ')}`] : [])].map((text) => `${title}: ${text}`);
+  });
+}
+
 mkdirSync(flags.out, { recursive: true });
 const browser = await puppeteer.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars', '--force-color-profile=srgb'] });
 const fail = (dashboard, message) => { console.error(`${basename(dashboard)}: ${message}`); process.exitCode = 1; };
@@ -85,9 +106,10 @@ try {
         await tab.evaluate('document.fonts.ready');
         await tab.waitForFunction('window.drawn()', { timeout: 60000 });
         await tab.evaluate(() => new Promise((painted) => { requestAnimationFrame(() => requestAnimationFrame(painted)); }));
+        for (const cut of await tab.evaluate(cutOff)) fail(dashboard, `${width} pixels, ${theme}: ${cut}`);
         const second = Math.floor((await (await tab.$$('.row'))[1].boundingBox()).y);
         for (const [part, h] of [['', height], ['-first-row', second]]) {
-          const image = UPNG.decode(await tab.screenshot({ clip: { x: 0, y: 0, width, height: h } }));
+          const image = UPNG.decode(await still(tab, { x: 0, y: 0, width, height: h }));
           const png = Buffer.from(UPNG.encode(UPNG.toRGBA8(image), image.width, image.height, colors));
           const name = `${basename(dashboard, '.json')}${part}-${width}-${theme}.png`;
           writeFileSync(join(flags.out, name), png);
