@@ -49,7 +49,7 @@ const green, amber, red = "#2F8A4A", "#A87200", "#E02F44"
 // writes dark figures on the pale colours, and white ones on the dark red.
 var scales = map[string]map[string]float64{
 	// Of what failed. From a fifth on it is an incident.
-	"failed": {"transparent": 0, "rgba(224, 47, 68, 0.1)": 0.02, "rgba(224, 47, 68, 0.25)": 0.1, "#B3122B": 0.2},
+	"failed": {"transparent": 0, "rgba(224, 47, 68, 0.1)": 0.05, "rgba(224, 47, 68, 0.25)": 0.1, "#B3122B": 0.2},
 	// Of the parts of a whole, which are neither good nor bad.
 	"parts": {"transparent": 0, "rgba(50, 116, 217, 0.1)": 0.02, "rgba(50, 116, 217, 0.2)": 0.1, "rgba(50, 116, 217, 0.29)": 0.25},
 }
