@@ -64,14 +64,20 @@ const server = createServer((incoming, answer) => {
 });
 await new Promise((listening) => { server.listen(0, '127.0.0.1', listening); });
 
-// A picture of what no longer moves: a table is empty for a moment when it measures itself again.
-async function still(tab, clip) {
-  for (let before; ;) {
-    await tab.waitForFunction('window.drawn()', { timeout: 60000 });
-    const now = Buffer.from(await tab.screenshot({ clip }));
-    if (before?.equals(now)) return now;
-    before = now;
+// A picture with all tables: they have layers of their own, which the browser may paint after the rest.
+async function picture(tab, clip) {
+  const tables = await tab.$$eval('[role="grid"]', (grids) => grids.map((grid) => grid.getBoundingClientRect().toJSON()));
+  for (let attempt = 0; attempt < 50; attempt++) {
+    const image = UPNG.decode(await tab.screenshot({ clip }));
+    const pixels = new Uint32Array(UPNG.toRGBA8(image)[0]);
+    const painted = ({ x, y, width, height }) => {
+      const row = (at) => pixels.subarray(at * image.width + Math.ceil(x) + 1, at * image.width + Math.floor(x + width) - 1);
+      for (let at = Math.ceil(y) + 1; at < Math.floor(y + height) - 1; at++) if (row(at).some((pixel) => pixel !== row(at)[0])) return true;
+      return false;
+    };
+    if (tables.filter((table) => table.y + table.height <= clip.height).every(painted)) return image;
   }
+  throw new Error('a table is not painted');
 }
 
 // What of the tables cannot be read without scrolling sideways or pointing at a cell: runs in the browser.
@@ -109,7 +115,7 @@ try {
         for (const cut of await tab.evaluate(cutOff)) fail(dashboard, `${width} pixels, ${theme}: ${cut}`);
         const second = Math.floor((await (await tab.$$('.row'))[1].boundingBox()).y);
         for (const [part, h] of [['', height], ['-first-row', second]]) {
-          const image = UPNG.decode(await still(tab, { x: 0, y: 0, width, height: h }));
+          const image = await picture(tab, { x: 0, y: 0, width, height: h });
           const png = Buffer.from(UPNG.encode(UPNG.toRGBA8(image), image.width, image.height, colors));
           const name = `${basename(dashboard, '.json')}${part}-${width}-${theme}.png`;
           writeFileSync(join(flags.out, name), png);
