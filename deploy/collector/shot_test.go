@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,14 +143,10 @@ func dashboardFiles(t *testing.T) []string {
 	return files
 }
 
-// drawnFrom returns the files that the pictures are made from: the dashboards, what draws them, and the traffic.
+// drawnFrom returns the files that the pictures are made from. The hash of the traffic is that of its ledger.
 func drawnFrom(t *testing.T) []string {
 	t.Helper()
-	files := append(dashboardFiles(t), "grafana/shot/page.jsx", "grafana/shot/shot.mjs", "grafana/shot/package-lock.json")
-	traffic, err := filepath.Glob("internal/traffic/*.go")
-	require.NoError(t, err)
-	require.NotEmpty(t, traffic)
-	return slices.DeleteFunc(append(files, traffic...), func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+	return append(dashboardFiles(t), "grafana/shot/page.jsx", "grafana/shot/shot.mjs", "grafana/shot/package-lock.json")
 }
 
 func pictureNames(dashboards []string) []string {
@@ -175,6 +170,8 @@ func hashes(t *testing.T, files []string) string {
 		require.NoError(t, err)
 		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(raw), file)
 	}
+	ledger := traffic.NewLedger(traffic.New(shotTraffic(time.Unix(0, 0).UTC())))
+	fmt.Fprintf(&lines, "%x  traffic\n", sha256.Sum256(fmt.Append(nil, *ledger)))
 	return lines.String()
 }
 
@@ -209,19 +206,23 @@ func dayBefore(t *testing.T, data string, now time.Time) {
 	require.NoError(t, err, "%s", out)
 }
 
-// play sends the traffic: at first one region is unwell for a little, then a provider until the end.
-func play(t *testing.T, url string) {
-	config := traffic.Config{
-		Seed: 1, Start: time.Now(), For: playFor, Rate: 60, RunTimeout: runTimeout,
+// shotTraffic is what the pictures show: at first one region is unwell for a little, then a provider until the end.
+func shotTraffic(start time.Time) traffic.Config {
+	return traffic.Config{
+		Seed: 1, Start: start, For: playFor, Rate: 60, RunTimeout: runTimeout,
 		Outages: []traffic.Outage{
 			{Provider: "azure.ai.openai", Address: "weu-prod.openai.azure.com", From: 2 * time.Minute, To: 3 * time.Minute},
 			{Provider: "anthropic", From: 5 * time.Minute, To: playFor},
 		},
 		Restarts: []traffic.Restart{{Service: "coder-cli", At: 4 * time.Minute, Open: 3}},
 	}
+}
+
+// play sends the traffic.
+func play(t *testing.T, url string) {
 	ctx, cancel := context.WithTimeout(t.Context(), playFor+time.Minute)
 	defer cancel()
-	require.NoError(t, traffic.Play(ctx, traffic.SystemClock{}, traffic.New(config), url))
+	require.NoError(t, traffic.Play(ctx, traffic.SystemClock{}, traffic.New(shotTraffic(time.Now())), url))
 }
 
 // ready waits for a server to respond with 200.
