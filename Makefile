@@ -182,11 +182,19 @@ $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 	@$(BUILD)/quickstart -root . -collector $(COLLECTOR) -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
 
 EYES ?= 12m
+EYES_SEEDS ?= 1 2
 .PHONY: eyes
-eyes: $(COLLECTOR) ## known traffic with an outage through the Collector and Prometheus, every number and alert against the truth, in 15 minutes; EYES=length of the traffic, SEED=n, TEMPO_BIN=path for Tempo's part
-	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" EYES="$(EYES)" SEED="$(SEED)" \
+eyes: $(COLLECTOR) ## known traffic with an outage through the Collector and Prometheus, every number and alert against the truth, in half an hour; EYES=length of the traffic, EYES_SEEDS="1 2", TEMPO_BIN=path for Tempo's part
+	cd deploy/collector && for seed in $(EYES_SEEDS); do \
+		OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" EYES="$(EYES)" SEED="$$seed" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
-		$(PLAIN) $(GO) test -count=1 -v -timeout 60m $(TESTFLAGS) -run 'TestEyes|TestTempoLedger' .
+		$(PLAIN) $(GO) test -count=1 -v -timeout 60m $(TESTFLAGS) -run 'TestEyes|TestTempoLedger' . || exit 1; done
+
+.PHONY: incidents
+incidents: ## scripted incidents and 200 quiet hours played to the alerts by promtool, in half an hour; INCIDENTS_QUIET_HOURS=n
+	cd deploy/collector && INCIDENTS_QUIET_HOURS="$(or $(INCIDENTS_QUIET_HOURS),200)" \
+		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
+		$(PLAIN) $(GO) test -count=1 -timeout 90m $(TESTFLAGS) -run TestIncidentReplay .
 
 .PHONY: soak
 soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help

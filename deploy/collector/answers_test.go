@@ -17,6 +17,8 @@ type answer struct {
 	want func(l *traffic.Ledger) map[string]float64
 	// whole is of how many each value is a share; nil where the values are numbers.
 	whole func(l *traffic.Ledger) map[string]float64
+	// event is the largest single entry: tokens come by thousands. Nil is 1.
+	event func(l *traffic.Ledger) float64
 	// most is how many values are shown, the largest; 0 is all.
 	most int
 }
@@ -25,12 +27,22 @@ var endpoint = []string{"gen_ai_provider_name", "gen_ai_request_model", "server_
 
 // total is a number without labels. It is 0 where nothing happened.
 func total(of func(l *traffic.Ledger) traffic.Entries) answer {
-	return answer{want: func(l *traffic.Ledger) map[string]float64 { return map[string]float64{"": of(l).Sum()} }}
+	return answer{want: func(l *traffic.Ledger) map[string]float64 { return map[string]float64{"": of(l).Sum()} }, event: largest(of)}
 }
 
 // sums are numbers by labels.
 func sums(of func(l *traffic.Ledger) traffic.Entries, by ...string) answer {
-	return answer{by: by, want: func(l *traffic.Ledger) map[string]float64 { return of(l).By(by...) }}
+	return answer{by: by, want: func(l *traffic.Ledger) map[string]float64 { return of(l).By(by...) }, event: largest(of)}
+}
+
+func largest(of func(l *traffic.Ledger) traffic.Entries) func(*traffic.Ledger) float64 {
+	return func(l *traffic.Ledger) float64 {
+		most := 1.0
+		for _, e := range of(l) {
+			most = max(most, e.Value)
+		}
+		return most
+	}
 }
 
 // share is a part of a whole for each combination of labels; ofAll of the whole without labels, or by fewer.

@@ -18,20 +18,21 @@ const verdictLag = 75 * time.Second
 var trueAlerts = map[string]func(w windows) bool{
 	"LLMToolOutputLost": func(w windows) bool { return w.count(10*time.Minute, lostRuns) > 0 },
 	"LLMRunsFail": func(w windows) bool {
-		slow := w.share(15*time.Minute, failedRuns, runs) > 0.1 && w.share(5*time.Minute, failedRuns, runs) > 0.1 && w.count(15*time.Minute, failedRuns) >= 5
-		fast := w.share(5*time.Minute, failedRuns, runs) > 0.06 && w.share(time.Minute, failedRuns, runs) > 0.25 && w.count(time.Minute, failedRuns) >= 4
+		recent := w.share(5*time.Minute, failedRuns, runs) > 0.1
+		slow := recent && w.share(15*time.Minute, failedRuns, runs) > 0.1 && w.count(15*time.Minute, failedRuns) >= 8
+		fast := recent && w.share(time.Minute, failedRuns, runs) > 0.3 && w.count(time.Minute, failedRuns) >= 6
 		return slow || fast
 	},
 	"LLMRunsUnsafeToRetry": func(w windows) bool {
-		return w.share(30*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.share(5*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.count(30*time.Minute, failedRuns) >= 5
+		return w.share(30*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.share(5*time.Minute, unsafeRuns, failedRuns) > 0.5 && w.count(30*time.Minute, failedRuns) >= 10
 	},
 	"LLMRunsOnlyJustRecover": func(w windows) bool {
-		return w.share(30*time.Minute, recoveredRuns, runs) > 0.2 && w.share(5*time.Minute, recoveredRuns, runs) > 0.2 && w.count(30*time.Minute, recoveredRuns) >= 5
+		return w.share(30*time.Minute, recoveredRuns, runs) > 0.2 && w.share(5*time.Minute, recoveredRuns, runs) > 0.2 && w.count(30*time.Minute, recoveredRuns) >= 10
 	},
 	"LLMRunsAbandoned": func(w windows) bool {
 		return w.share(15*time.Minute, abandonedRuns, runs) > 0.05 && w.share(5*time.Minute, abandonedRuns, runs) > 0.05 && w.count(15*time.Minute, abandonedRuns) >= 3
 	},
-	"LLMStreamsInterrupted": func(w windows) bool { return w.requestsFail(interrupted, 0.05) },
+	"LLMStreamsInterrupted": func(w windows) bool { return w.requestsFail(interrupted, 0.08) },
 	"LLMProviderErrors":     func(w windows) bool { return w.requestsFail(providerErrors, 0.1) },
 	"LLMWatchdogsFire": func(w windows) bool {
 		fired := func(l *traffic.Ledger) traffic.Entries {
@@ -58,8 +59,9 @@ func (w windows) of(length time.Duration) *traffic.Ledger {
 	return only(w.ledger, chosen, w.at.Add(-length), w.at)
 }
 
+// count has a fifth of room: Prometheus extrapolates what six scrapes saw in 50 seconds to a minute.
 func (w windows) count(length time.Duration, of func(*traffic.Ledger) traffic.Entries) float64 {
-	return of(w.of(length)).Sum()
+	return 1.2 * of(w.of(length)).Sum()
 }
 
 // share is 0 where there is no whole. It has a tenth of room, for how Prometheus extrapolates a window.
@@ -74,8 +76,8 @@ func (w windows) share(length time.Duration, part, whole func(*traffic.Ledger) t
 func (w windows) requestsFail(failed func(*traffic.Ledger) traffic.Entries, threshold float64) bool {
 	recent := w.share(5*time.Minute, failed, requests) > threshold
 	before := windows{w.ledger, w.labels, w.at.Add(-10 * time.Minute)}
-	slow := w.share(15*time.Minute, failed, requests) > threshold && recent && before.share(5*time.Minute, failed, requests) > threshold
-	fast := recent && w.share(time.Minute, failed, requests) > 0.25 && w.count(time.Minute, failed) >= 4
+	slow := recent && w.count(15*time.Minute, failed) >= 10 && w.share(15*time.Minute, failed, requests) > threshold && before.share(5*time.Minute, failed, requests) > threshold
+	fast := recent && w.share(time.Minute, failed, requests) > 0.25 && w.count(time.Minute, failed) >= 8
 	return slow || fast
 }
 
@@ -144,7 +146,11 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config) 
 			continue
 		}
 		for what, at := range map[string]time.Time{"false alert": f.first, "still fires": f.last} {
-			if !trueWithin(l, f.labels, at, verdictLag) {
+			lag := verdictLag
+			if at == f.last && f.labels["alertname"] == "LLMRunsFail" {
+				lag += time.Minute // keep_firing_for
+			}
+			if !trueWithin(l, f.labels, at, lag) {
 				t.Errorf("%s: %v, after %s", what, f.labels, at.Sub(c.Start).Round(time.Second))
 			}
 		}

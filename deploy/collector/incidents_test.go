@@ -7,12 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/deploy/collector/internal/traffic"
 )
 
 // An hour of traffic as Prometheus sees it: counters are flushed every 15 s and scraped every 10 s.
@@ -20,6 +25,7 @@ type hour struct {
 	name     string
 	rng      *rand.Rand
 	rate     float64 // runs a minute at each provider, by all services together
+	others   float64 // the same at providers that the incident does not hit; 0 is rate
 	deploys  bool    // the Collector restarts once: counters begin again at 0
 	bursts   bool
 	incident *incident
@@ -44,22 +50,56 @@ var (
 	replayServices  = []string{"coder-web", "coder-cli", "support-bot"}
 )
 
+// A failure of a request, as it is counted.
+type failure struct{ class, cause string }
+
+// usualFailures are what fails without an incident, with the share of all requests: as in the traffic of `make eyes`.
+var usualFailures = sync.OnceValue(func() map[failure]float64 {
+	l := traffic.NewLedger(traffic.New(traffic.Config{Seed: 1, For: 2 * time.Hour, Rate: 60}))
+	shares := map[failure]float64{}
+	for _, e := range brokenRequests(l) {
+		shares[failure{e.Labels["llm_failure_class"], e.Labels["llm_failure_cause"]}] += 1 / l.Requests.Sum()
+	}
+	return shares
+})
+
+// fails plays a request: how it failed, or "" where it did not.
+func (h *hour) fails(order []failure, usual map[failure]float64) failure {
+	at := h.rng.Float64()
+	for _, f := range order {
+		if at -= usual[f]; at < 0 {
+			return f
+		}
+	}
+	return failure{}
+}
+
 // series plays the hour, and writes the series of a unit test of promtool.
 func (h *hour) series(out *strings.Builder) {
-	type counter struct{ provider, service, class string }
+	type counter struct {
+		provider, service string
+		failure
+	}
 	counts, shown := map[counter]int{}, map[counter][]string{}
 	runs, runsShown := map[[2]string]int{}, map[[2]string][]string{}
-	class := "stream_interrupted"
-	if h.incident != nil {
-		class = h.incident.class
+	usual := usualFailures()
+	order := slices.SortedFunc(maps.Keys(usual), func(a, b failure) int { return strings.Compare(a.class+a.cause, b.class+b.cause) })
+	kinds := append(order[:len(order):len(order)], failure{})
+	if h.incident != nil && !slices.Contains(kinds, failure{h.incident.class, ""}) {
+		kinds = append(kinds, failure{h.incident.class, ""})
 	}
 	for _, p := range replayProviders {
 		for _, s := range replayServices {
-			counts[counter{p, s, ""}], counts[counter{p, s, class}] = 0, 0
+			for _, f := range kinds {
+				counts[counter{p, s, f}] = 0
+			}
 		}
 	}
+	outcomes := []string{"succeeded", "recovered", "failed"}
 	for _, s := range replayServices {
-		runs[[2]string{s, "succeeded"}], runs[[2]string{s, "failed"}] = 0, 0
+		for _, o := range outcomes {
+			runs[[2]string{s, o}] = 0
+		}
 	}
 	phase, restart := h.rng.IntN(15), 600+h.rng.IntN(2400)
 	flushed, flushedRuns := map[counter]int{}, map[[2]string]int{}
@@ -79,22 +119,29 @@ func (h *hour) series(out *strings.Builder) {
 			if h.bursts && at/300%4 == 1 {
 				rate *= 5
 			}
+			if i := h.incident; i != nil && h.others > 0 && i.provider != p {
+				rate = h.others / 60
+			}
 			for h.rng.Float64() < rate/(1+rate) {
 				s := replayServices[h.rng.IntN(len(replayServices))]
-				share := 0.01
-				if i := h.incident; i != nil && at >= incidentStart && at < incidentEnd &&
-					(i.provider == "" || i.provider == p) && (i.service == "" || i.service == s) {
-					share = i.share
-				}
-				failed := true
-				for range 3 { // an agent tries a request up to three times
-					if failed = h.rng.Float64() < share; !failed {
-						counts[counter{p, s, ""}]++
+				i := h.incident
+				hit := i != nil && at >= incidentStart && at < incidentEnd && (i.provider == "" || i.provider == p) && (i.service == "" || i.service == s)
+				outcome := "failed"
+				for attempt := range 3 { // an agent tries a request up to three times
+					f := h.fails(order, usual)
+					if hit && h.rng.Float64() < i.share {
+						f = failure{i.class, ""}
+					}
+					counts[counter{p, s, f}]++
+					if f == (failure{}) {
+						outcome = map[bool]string{true: "succeeded", false: "recovered"}[attempt == 0]
 						break
 					}
-					counts[counter{p, s, class}]++
+					if h.rng.Float64() < 0.3 {
+						break // or gives up
+					}
 				}
-				runs[[2]string{s, map[bool]string{true: "failed", false: "succeeded"}[failed]}]++
+				runs[[2]string{s, outcome}]++
 			}
 		}
 		if (at+phase)%15 == 0 {
@@ -112,14 +159,14 @@ func (h *hour) series(out *strings.Builder) {
 	}
 	for _, p := range replayProviders {
 		for _, s := range replayServices {
-			for _, c := range []string{"", class} {
-				fmt.Fprintf(out, "      - series: llm_request_calls_total{service_name=%q, gen_ai_provider_name=%q, gen_ai_request_model=\"m\", server_address=\"api.%s\", llm_failure_class=%q}\n        values: %s\n",
-					s, p, p, c, strings.Join(shown[counter{p, s, c}], " "))
+			for _, f := range kinds {
+				fmt.Fprintf(out, "      - series: llm_request_calls_total{service_name=%q, gen_ai_provider_name=%q, gen_ai_request_model=\"m\", server_address=\"api.%s\", llm_failure_class=%q, llm_failure_cause=%q}\n        values: %s\n",
+					s, p, p, f.class, f.cause, strings.Join(shown[counter{p, s, f}], " "))
 			}
 		}
 	}
 	for _, s := range replayServices {
-		for _, o := range []string{"succeeded", "failed"} {
+		for _, o := range outcomes {
 			fmt.Fprintf(out, "      - series: llm_run_calls_total{service_name=%q, llm_run_outcome=%q}\n        values: %s\n", s, o, strings.Join(runsShown[[2]string{s, o}], " "))
 		}
 	}
@@ -141,7 +188,7 @@ func (h *hour) write(out *strings.Builder) {
 	i := h.incident
 	whose := fmt.Sprintf(`alertname="LLMIncident", alertstate="firing", severity="critical", whose=%q`, i.whose)
 	switch i.whose {
-	case "them":
+	case "them", "unclear":
 		whose += fmt.Sprintf(`, gen_ai_provider_name=%q`, i.provider)
 	case "us":
 		whose += fmt.Sprintf(`, service_name=%q`, i.service)
@@ -151,12 +198,14 @@ func (h *hour) write(out *strings.Builder) {
 	fmt.Fprintf(out, "      - expr: 'ALERTS{alertname=\"LLMIncident\"}'\n        eval_time: %ds\n        exp_samples: [{labels: 'ALERTS{%s}', value: 1}]\n", incidentStart+60, whose)
 	fmt.Fprintf(out, "      - expr: 'ALERTS{alertname=\"LLMIncident\"}'\n        eval_time: %ds\n        exp_samples: [{labels: 'ALERTS{%s}', value: 1}]\n", incidentStart+200, whose)
 	fmt.Fprintf(out, "      - {expr: 'count(count_over_time(ALERTS{alertname=\"LLMIncident\"}[8m]))', eval_time: %ds, exp_samples: [{value: 1}]}\n", incidentEnd+180)
+	// It begins once.
+	fmt.Fprintf(out, "      - {expr: 'sum(count_over_time((ALERTS{alertname=\"LLMIncident\"} unless ALERTS{alertname=\"LLMIncident\"} offset 10s)[9m:10s]))', eval_time: %ds, exp_samples: [{value: 1}]}\n", incidentEnd+180)
 	never(`ALERTS{alertname="LLMIncident"}`, incidentEnd+180)
 	never(`count_over_time(ALERTS{alertname="LLMIncident"}[20m])`, incidentEnd+180+1200)
 }
 
 // Scripted incidents are alerted on within a minute at 50 runs a minute, as one alert that says whose doing it is, and
-// quiet hours never are. INCIDENTS_QUIET_HOURS=200 plays all of them; a sample runs otherwise.
+// quiet hours never are, with the failures that are usual in them. `make incidents` plays 200 of these; a sample runs otherwise.
 func TestIncidentReplay(t *testing.T) {
 	promtool := promBinary(t, "promtool")
 	var hours []*hour
@@ -181,6 +230,10 @@ func TestIncidentReplay(t *testing.T) {
 			rate = 150 // of which a third is the service's
 		}
 		add(&hour{name: i.whose, rate: rate, deploys: n%4 == 0, incident: i})
+	}
+	// The other providers have too few requests to be known as well.
+	for n, provider := range replayProviders {
+		add(&hour{name: "unclear", rate: 50, others: 0.5, incident: &incident{whose: "unclear", provider: provider, share: 1, class: classes[n]}})
 	}
 	quiet := 8
 	if n := os.Getenv("INCIDENTS_QUIET_HOURS"); n != "" {

@@ -74,8 +74,8 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 	assert.Greater(t, held, 100)
 }
 
-// bounds are the least and the most that a value truly was, and of how many it was a share.
-type bounds struct{ low, high, whole float64 }
+// bounds are the least and the most that a value truly was, of how many it was a share, and how much one event was of it.
+type bounds struct{ low, high, whole, event float64 }
 
 // truth returns what an answer's values were in a window that ends at a time. Verdicts come up to lag later, so a window of
 // the past began and ended up to lag before, each by itself.
@@ -86,19 +86,22 @@ func (a answer) truth(l *traffic.Ledger, at time.Time, length, lag time.Duration
 	for end := time.Duration(0); end <= lag; end += step {
 		for start := time.Duration(0); start <= lag; start += step {
 			part := between(l, at.Add(-start-length), at.Add(-end))
-			values, wholes := a.want(part), map[string]float64{}
+			values, wholes, event := a.want(part), map[string]float64{}, 1.0
+			if a.event != nil {
+				event = a.event(part)
+			}
 			if a.whole != nil {
 				wholes = a.whole(part)
 			}
 			for key, v := range values {
 				b, ok := all[key]
 				if !ok {
-					b = bounds{v, v, wholes[key]}
+					b = bounds{v, v, wholes[key], event}
 					if times > 0 {
 						b.low = min(v, 0)
 					}
 				}
-				all[key] = bounds{min(b.low, v), max(b.high, v), b.whole}
+				all[key] = bounds{min(b.low, v), max(b.high, v), b.whole, max(b.event, event)}
 			}
 			for key, b := range all {
 				if _, ok := values[key]; !ok {
@@ -129,7 +132,7 @@ func compare(t *testing.T, what string, got map[string]float64, truth map[string
 			t.Errorf("%s: no %q, which is %.4g", what, key, b.low)
 			continue
 		}
-		slack := 0.5
+		slack := b.event / 2
 		if b.whole > 0 {
 			slack /= b.whole
 		}
