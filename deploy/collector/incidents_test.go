@@ -84,7 +84,7 @@ func (h *hour) series(out *strings.Builder) {
 	runs, runsShown := map[[2]string]int{}, map[[2]string][]string{}
 	usual := usualFailures()
 	order := slices.SortedFunc(maps.Keys(usual), func(a, b failure) int { return strings.Compare(a.class+a.cause, b.class+b.cause) })
-	kinds := append(order[:len(order):len(order)], failure{})
+	kinds := append(slices.Clip(order), failure{})
 	if h.incident != nil && !slices.Contains(kinds, failure{h.incident.class, ""}) {
 		kinds = append(kinds, failure{h.incident.class, ""})
 	}
