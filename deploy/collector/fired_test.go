@@ -30,7 +30,7 @@ var trueAlerts = map[string]func(w windows) bool{
 		return w.share(30*time.Minute, recoveredRuns, runs) > 0.2 && w.share(5*time.Minute, recoveredRuns, runs) > 0.2 && w.count(30*time.Minute, recoveredRuns) >= 10
 	},
 	"LLMRunsAbandoned": func(w windows) bool {
-		return w.share(15*time.Minute, abandonedRuns, runs) > 0.05 && w.share(5*time.Minute, abandonedRuns, runs) > 0.05 && w.count(15*time.Minute, abandonedRuns) >= 3
+		return w.share(15*time.Minute, abandonedRuns, runs) > 0.05 && w.share(5*time.Minute, abandonedRuns, runs) > 0.05 && w.count(15*time.Minute, abandonedRuns) >= 5
 	},
 	"LLMStreamsInterrupted": func(w windows) bool { return w.requestsFail(interrupted, 0.08) },
 	"LLMProviderErrors":     func(w windows) bool { return w.requestsFail(providerErrors, 0.1) },
@@ -98,8 +98,8 @@ func isIncident(labels map[string]string, provider string) bool {
 }
 
 // holdAlerts compares the alerts that fired with what happened: none was false, none that had to fire was missed or later
-// than a minute, and none went on after its end. An outage is one alert, once.
-func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config) {
+// than onset, and none went on after its end. An outage is one alert, once.
+func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, onset time.Duration) {
 	t.Helper()
 	clock := traffic.SystemClock{}
 	expect := func(what string, since time.Time, onset time.Duration, matches func(labels map[string]string) bool) {
@@ -132,7 +132,7 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config) 
 		})
 	}
 	for _, o := range c.Outages {
-		expect("the outage of "+o.Provider, c.Start.Add(o.From), time.Minute, func(labels map[string]string) bool {
+		expect("the outage of "+o.Provider, c.Start.Add(o.From), onset, func(labels map[string]string) bool {
 			return isIncident(labels, o.Provider)
 		})
 	}
