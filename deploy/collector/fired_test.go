@@ -42,6 +42,11 @@ var trueAlerts = map[string]func(w windows) bool{
 	},
 }
 
+// keepFiring is the keep_firing_for of each alert that has one. LLMIncident has its own check.
+var keepFiring = map[string]time.Duration{
+	"LLMRunsFail": time.Minute, "LLMRunsUnsafeToRetry": 5 * time.Minute, "LLMRunsOnlyJustRecover": 5 * time.Minute,
+}
+
 // windows are the last minutes before a time, of what an alert with these labels is about.
 type windows struct {
 	ledger *traffic.Ledger
@@ -147,8 +152,8 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, 
 		}
 		for what, at := range map[string]time.Time{"false alert": f.first, "still fires": f.last} {
 			lag := verdictLag
-			if at == f.last && f.labels["alertname"] == "LLMRunsFail" {
-				lag += time.Minute // keep_firing_for
+			if at == f.last {
+				lag += keepFiring[f.labels["alertname"]]
 			}
 			if !trueWithin(l, f.labels, at, lag) {
 				t.Errorf("%s: %v, after %s", what, f.labels, at.Sub(c.Start).Round(time.Second))
