@@ -167,7 +167,7 @@ func check(u *url.URL) error {
 // those of httputil: most bodies are streams of short events, of which thousands may be open.
 type buffers struct{}
 
-const bufferSize = 8 << 10
+const bufferSize = 4 << 10
 
 // Get implements httputil.BufferPool.
 func (buffers) Get() []byte { return make([]byte, bufferSize) }
