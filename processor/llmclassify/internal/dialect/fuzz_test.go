@@ -181,8 +181,7 @@ func FuzzDialects(f *testing.F) {
 				}
 			case Run:
 				checkString(t, facts.Run.ErrorType)
-				_, returned := span.Attributes().Get(keyPydanticResult)
-				if span.Status().Code() == ptrace.StatusCodeUnset && d != (OTelLLM{}) && (!returned || d != genAIPydanticAI) {
+				if span.Status().Code() == ptrace.StatusCodeUnset && !reportsRuns(d, span) {
 					assert.NotEqual(t, classify.No, facts.Run.Failed)
 				}
 			}
@@ -200,6 +199,26 @@ func reportsTools(d Dialect) bool {
 	default:
 		return false
 	}
+}
+
+// reportsRuns reports whether a producer may say in attributes of its own that a run did not
+// fail: Vercel's SDK by the finish reason of an operation, see vercelRun.
+func reportsRuns(d Dialect, span ptrace.Span) bool {
+	var key string
+	switch d {
+	case OTelLLM{}:
+		return true
+	case genAIPydanticAI:
+		key = keyPydanticResult
+	case Vercel{}:
+		key = keyVercelFinish
+	case Vercel7{}:
+		key = string(otelsemconv.GenAIResponseFinishReasonsKey)
+	default:
+		return false
+	}
+	_, ok := span.Attributes().Get(key)
+	return ok
 }
 
 func checkFuzzed(t *testing.T, d Dialect, span ptrace.Span, r *classify.Request) {

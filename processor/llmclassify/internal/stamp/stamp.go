@@ -78,9 +78,10 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 
 // Status sets the status of a span to ERROR, with the summary as its message, if its producer
 // left it unset and the verdict says that the span failed: of what was stopped on purpose, cut
-// by a limit or is incomplete, it does not. A second verdict on the span may be nil.
+// by a limit or is incomplete, it does not. An unset status that has a message, which OpenTelemetry
+// does not allow, stays as it is. A second verdict on the span may be nil.
 func Status(span ptrace.Span, verdicts ...*classify.Diagnosis) {
-	if span.Status().Code() != ptrace.StatusCodeUnset {
+	if span.Status().Code() != ptrace.StatusCodeUnset || span.Status().Message() != "" {
 		return
 	}
 	for _, d := range verdicts {

@@ -151,21 +151,24 @@ func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		before   ptrace.StatusCode
+		message  string
 		verdicts []*classify.Diagnosis
 		set      bool
 	}{
-		{"nothing failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{nil, {Outcome: semconv.RunOutcomeSucceeded}}, false},
-		{"failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{&failed}, true},
-		{"a part of it failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{{Outcome: semconv.RunOutcomeRecovered}, &failed}, true},
-		{"cut by a limit", ptrace.StatusCodeUnset, []*classify.Diagnosis{&limited}, false},
-		{"stopped on purpose", ptrace.StatusCodeUnset, []*classify.Diagnosis{&stopped}, false},
-		{"incomplete", ptrace.StatusCodeUnset, []*classify.Diagnosis{&unclear}, false},
-		{"its producer set it", ptrace.StatusCodeError, []*classify.Diagnosis{&failed}, false},
-		{"its producer said that it was well", ptrace.StatusCodeOk, []*classify.Diagnosis{&failed}, false},
+		{"nothing failed", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{nil, {Outcome: semconv.RunOutcomeSucceeded}}, false},
+		{"failed", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{&failed}, true},
+		{"a part of it failed", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{{Outcome: semconv.RunOutcomeRecovered}, &failed}, true},
+		{"cut by a limit", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{&limited}, false},
+		{"stopped on purpose", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{&stopped}, false},
+		{"incomplete", ptrace.StatusCodeUnset, "", []*classify.Diagnosis{&unclear}, false},
+		{"its producer left a message", ptrace.StatusCodeUnset, "rate limited", []*classify.Diagnosis{&failed}, false},
+		{"its producer set it", ptrace.StatusCodeError, "", []*classify.Diagnosis{&failed}, false},
+		{"its producer said that it was well", ptrace.StatusCodeOk, "", []*classify.Diagnosis{&failed}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			span := ptrace.NewSpan()
 			span.Status().SetCode(tt.before)
+			span.Status().SetMessage(tt.message)
 			Status(span, tt.verdicts...)
 			_, marked := span.Attributes().Get(string(semconv.ClassificationStatusSetKey))
 			assert.Equal(t, tt.set, marked)
@@ -174,12 +177,12 @@ func TestStatus(t *testing.T) {
 				assert.Equal(t, failed.Summary, span.Status().Message())
 			} else {
 				assert.Equal(t, tt.before, span.Status().Code())
-				assert.Empty(t, span.Status().Message())
+				assert.Equal(t, tt.message, span.Status().Message())
 			}
 
 			verdictattr.RemoveFrom(span)
 			assert.Equal(t, tt.before, span.Status().Code(), "the status goes with the verdict")
-			assert.Empty(t, span.Status().Message())
+			assert.Equal(t, tt.message, span.Status().Message())
 		})
 	}
 }
