@@ -111,6 +111,7 @@ func (c *collector) start(ctx context.Context) error {
 	defer cancel()
 	spec := c.spec
 	spec.Log = c.log(c.lives)
+	spec.Piped = true // its log is whole when its disk is full
 	c.lives++
 	p, err := process.Start(ctx, spec)
 	if err != nil {
@@ -210,15 +211,6 @@ func (c *collector) pid() int {
 	return c.running.PID()
 }
 
-// gauge adds up the series of one of the Collector's own metrics.
-func (c *collector) gauge(ctx context.Context, name string) (total float64, err error) {
-	page, err := get(ctx, c.metrics)
-	if err != nil {
-		return 0, fmt.Errorf("read the Collector's metrics: %w", err)
-	}
-	return sum(page, name)
-}
-
 // get returns a page.
 func get(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -245,7 +237,7 @@ func series(page []byte) (n int64) {
 	return n
 }
 
-// sum adds up the series of a metric.
+// sum adds up the series of a metric, or returns one that is given with its labels.
 func sum(page []byte, name string) (total float64, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(page))
 	for lines.Scan() {
@@ -281,14 +273,4 @@ func (c *collector) lossLines() (lines []string) {
 		}
 	}
 	return lines
-}
-
-// logs reports whether a log of the Collector contains some words.
-func (c *collector) logs(words string) bool {
-	for life := range c.lives {
-		if raw, err := os.ReadFile(c.log(life)); err == nil && bytes.Contains(raw, []byte(words)) {
-			return true
-		}
-	}
-	return false
 }

@@ -26,7 +26,7 @@ func (o *outcome) print(s *soak, most int) bool {
 	if o.part.kills > 0 {
 		s.say("  longest that a span was out when a kill brought it again: %s", f.Oldest.Round(time.Millisecond))
 	}
-	s.say("  held         at most %s, of a bound of %s", size(int64(o.peak)), size(int64(o.bound)))
+	s.say("  held         at most %s, of a bound of %s", size(int64(o.held)), size(int64(o.bound)))
 	s.say("  time         %.1fs, %.0f spans/s while the load lasted", o.took.Seconds(), float64(f.Delivered)/o.loaded.Seconds())
 	if len(o.problems) == 0 {
 		s.say("  OK")

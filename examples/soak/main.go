@@ -210,7 +210,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("part %s: %w; logs in %s", p.name, err, s.dir)
 		}
 		if i == 0 {
-			s.limits.heldBytes = max(result.peak/4, 1)
+			s.limits.heldBytes = max(result.held/4, 1)
 		}
 		failed = result.print(s, o.problems) || failed
 		certain = certain || result.certain

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,20 @@ func TestPartThatProvesNothing(t *testing.T) {
 	assert.Len(t, o.idle(), 4)
 	o = outcome{figures: ledger.Figures{Sent: 100, Acknowledged: 100, Runs: 10}}
 	assert.Empty(t, o.idle())
+	if runtime.GOOS == "linux" {
+		o.part.fills = 1
+		assert.Equal(t, []string{"it proves nothing: no write failed while the disk was full"}, o.idle())
+		o.unwritten = 1
+		assert.Empty(t, o.idle())
+	}
+}
+
+func TestWatched(t *testing.T) {
+	const name = "otelcol_processor_llm_classify_"
+	page := name + "bytes_held 5\n" + name + `storage_writes{success="false"} 3` + "\n" + name + `storage_writes{success="true"} 100` + "\n"
+	w := watchedOn([]byte(page))
+	assert.Equal(t, watched{held: 5, unwritten: 3}, w)
+	assert.Equal(t, watched{held: 7, unwritten: 3}, w.most(watched{held: 7}))
 }
 
 func TestLossLines(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ type Spec struct {
 	Args   []string // without the program itself
 	Env    []string // key=value, added to the environment of this process
 	Log    string   // file for the program's output; it is truncated
+	Piped  bool     // the program writes its output to a pipe, so that limits of its own files do not end it
 	Health string   // URL that responds with 200 when the program is ready
 }
 
@@ -42,16 +44,21 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the log of %s: %w", spec.Name, err)
 	}
-	defer log.Close() // the program has its own
 	p := &Process{spec: spec, cmd: exec.Command(spec.Path, spec.Args...), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), spec.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if spec.Piped {
+		output := struct{ io.Writer }{log} // not a file for os/exec
+		p.cmd.Stdout, p.cmd.Stderr = output, output
+	}
 	p.cmd.SysProcAttr = ownGroup()
 	if err := p.cmd.Start(); err != nil {
+		_ = log.Close()
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
+		_ = log.Close() // the program has its own, or has closed the pipe
 		close(p.exited)
 	}()
 	if err := p.ready(ctx); err != nil {

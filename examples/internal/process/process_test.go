@@ -108,6 +108,12 @@ func TestErrors(t *testing.T) {
 			<-p.Exited()
 		})
 	}
+	t.Run("dies, piped", func(t *testing.T) {
+		s := spec(t, "dies", "127.0.0.1:1")
+		s.Piped = true
+		_, err := process.Start(t.Context(), s)
+		require.ErrorContains(t, err, "a reason to die")
+	})
 	t.Run("no program", func(t *testing.T) {
 		s := spec(t, "good", "127.0.0.1:1")
 		s.Path = filepath.Join(t.TempDir(), "none")
