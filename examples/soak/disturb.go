@@ -18,7 +18,7 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // these times are not secret
 	outages := make(chan error, 1)
 	fills := make(chan error, 1)
-	go func() { fills <- s.fill(ctx, c, p) }()
+	go func() { fills <- s.fill(ctx, books, c, p) }()
 	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // these times are not secret
 	stops, kills := p.stops, p.kills
 	ends, started := stops+kills, began
@@ -59,7 +59,7 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 }
 
 // fill makes the Collector's disk full from time to time.
-func (s *soak) fill(ctx context.Context, c *collector, p part) error {
+func (s *soak) fill(ctx context.Context, books *ledger.Ledger, c *collector, p part) error {
 	began := time.Now()
 	for i := range p.fills {
 		slot := p.lasts / time.Duration(p.fills)
@@ -70,6 +70,7 @@ func (s *soak) fill(ctx context.Context, c *collector, p part) error {
 		if pid == 0 {
 			continue // it is just starting
 		}
+		full := time.Now()
 		switch err := fillDisk(pid, true); {
 		case errors.Is(err, errors.ErrUnsupported):
 			s.say("  the full disk is skipped: it cannot be had on this system")
@@ -79,12 +80,12 @@ func (s *soak) fill(ctx context.Context, c *collector, p part) error {
 		}
 		s.say("  %5.1fs the disk is full for %.1fs", time.Since(began).Seconds(), (slot / 4).Seconds())
 		sleep(ctx, slot/4)
-		if c.pid() != pid {
-			continue // killed meanwhile: its successor has a disk with room
+		if c.pid() == pid { // else it was killed meanwhile: its successor has a disk with room
+			if err := fillDisk(pid, false); err != nil {
+				return err
+			}
 		}
-		if err := fillDisk(pid, false); err != nil {
-			return err
-		}
+		books.Full(full, time.Now())
 	}
 	return nil
 }

@@ -164,7 +164,8 @@ func (c *checker) run(r *run) {
 
 // unnoted reports whether the first verdict on a run may not have been recorded when the
 // process that gave it ended. With a storage that is possible only if a kill came
-// between the export of the verdict and its record, which follows at once.
+// between the export of the verdict and its record, which follows at once, or once the disk
+// has room.
 func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 	if !c.rules.Storage {
 		return split || c.between(from, r.out(), true)
@@ -175,7 +176,21 @@ func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 			return false
 		}
 		out := s.began.Sub(first) // less than 0 while it was on its way to the backend
-		return out.Abs() <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
+		return out.Abs() <= c.rules.Noted || c.full(first, s.began) || c.rules.Queued && out < 0 && r.repeated()
+	})
+}
+
+// full reports whether the record of a verdict that was exported at a time met a full disk, and
+// whether a kill came before there was room for it. The next write brings it.
+func (c *checker) full(exported, killed time.Time) bool {
+	return slices.ContainsFunc(c.fills, func(f fill) bool {
+		for _, s := range c.stops { // the next process has room
+			if s.began.After(f.began) && s.began.Before(f.ended) {
+				f.ended = s.began
+			}
+		}
+		return !exported.Before(f.began.Add(-c.rules.Noted)) && !exported.After(f.ended) &&
+			!killed.Before(f.began) && !killed.After(f.ended.Add(c.rules.Noted))
 	})
 }
 

@@ -78,6 +78,9 @@ type stop struct {
 	kill         bool
 }
 
+// fill is a time in which the Collector's disk was full.
+type fill struct{ began, ended time.Time }
+
 // Ledger is safe for concurrent use. All times have to be from one clock.
 type Ledger struct {
 	seed maphash.Seed
@@ -88,6 +91,7 @@ type Ledger struct {
 	runs     map[Key]*run
 	traces   int
 	stops    []stop
+	fills    []fill
 	invented []Key // spans that were exported but never sent
 	figures  Figures
 }
@@ -246,6 +250,14 @@ func (l *Ledger) Killed(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stops = append(l.stops, stop{began: at, ended: at, kill: true})
+}
+
+// Full records that the Collector's disk was full between two times, or until a process that
+// was killed in between.
+func (l *Ledger) Full(began, ended time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fills = append(l.fills, fill{began, ended})
 }
 
 // read reads the verdict of a span.

@@ -345,6 +345,32 @@ func TestFaultsAreFound(t *testing.T) {
 			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
 			return o
 		}, JudgedTwice, "2 verdicts"},
+		"judged again, and the kill was long after the disk was full": {judgedAgainWhenFull(0.1, 1, 2.5), JudgedTwice, "2 verdicts"},
+		"judged again, and the disk was full long after the verdict":  {judgedAgainWhenFull(1.5, 9, 5), JudgedTwice, "2 verdicts"},
+		"judged again, and the disk was full before the verdict":      {judgedAgainWhenFull(-3, 0.1, 1.5), JudgedTwice, "2 verdicts"},
+		"judged again, and the process with a full disk was killed before": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			f.books.Killed(at(-1)) // its successor had room
+			return judgedAgainWhenFull(-2, 9, 2)(t, f)
+		}, JudgedTwice, "2 verdicts"},
+		"a verdict that could not be recorded is less careful": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := judgedAgainWhenFull(0.1, 9, 2)(t, f)
+			for _, c := range f.outs {
+				if c.Role == load.Run && c.risky {
+					c.safe = true
+					return c
+				}
+			}
+			return o
+		}, LessCareful, "safe to repeat"},
+		"a span is lost while the disk is full": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			f.books.Full(at(-1), at(9))
+			o := f.first(t, role(load.Request))
+			f.drop(o)
+			return o
+		}, Lost, "model call"},
 		"a late span is not marked after a stop, with a storage": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
@@ -417,6 +443,20 @@ func TestNeverTaken(t *testing.T) {
 			assert.Equal(t, NeverTaken, problems[0].What)
 			assert.Equal(t, keys[0], problems[0].Key)
 		})
+	}
+}
+
+// judgedAgainWhenFull lets a run be judged again after a kill. Its verdict was exported at 0.2, and
+// the disk was full between two times.
+func judgedAgainWhenFull(from, to, killed float64) func(*testing.T, *fake) *out {
+	return func(t *testing.T, f *fake) *out {
+		t.Helper()
+		with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
+		o := f.first(t, func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete })
+		f.books.Full(at(from), at(to))
+		f.books.Killed(at(killed))
+		f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+		return o
 	}
 }
 
@@ -503,6 +543,21 @@ func TestAllowances(t *testing.T) {
 			assert.Equal(t, 1, f.Again)
 			assert.Equal(t, 1, f.Kills)
 			assert.Positive(t, f.Unnoted)
+		}, func(r *Rules) { r.Storage, r.Noted = true, time.Second }},
+		"judged again after a kill with a full disk": {func(t *testing.T, f *fake) {
+			t.Helper()
+			judgedAgainWhenFull(0.1, 9, 2)(t, f)
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Again)
+			assert.Positive(t, f.Unnoted)
+		}, func(r *Rules) { r.Storage, r.Noted = true, time.Second }},
+		"judged again after a kill just after the disk was full": {func(t *testing.T, f *fake) {
+			t.Helper()
+			judgedAgainWhenFull(1, 2, 2.5)(t, f)
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Again)
 		}, func(r *Rules) { r.Storage, r.Noted = true, time.Second }},
 		"judged again after a kill, from the queue": {func(t *testing.T, f *fake) {
 			t.Helper()
