@@ -78,13 +78,18 @@ func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, wh
 type bounds struct{ low, high, whole, event float64 }
 
 // truth returns what an answer's values were in a window that ends at a time. Verdicts come up to lag later, so a window of
-// the past began and ended up to lag before, each by itself.
+// the past began and ended up to lag before, each by itself. What happened before the first scrape of a window, Prometheus
+// does not count.
 func (a answer) truth(l *traffic.Ledger, at time.Time, length, lag time.Duration) map[string]bounds {
-	const step = 15 * time.Second // a flush
+	const scrape, step = 10 * time.Second, 15 * time.Second // a step is a flush
 	all := map[string]bounds{}
 	times := 0
+	starts := []time.Duration{-scrape}
+	for start := time.Duration(0); start <= lag; start += step {
+		starts = append(starts, start)
+	}
 	for end := time.Duration(0); end <= lag; end += step {
-		for start := time.Duration(0); start <= lag; start += step {
+		for _, start := range starts {
 			part := between(l, at.Add(-start-length), at.Add(-end))
 			values, wholes, event := a.want(part), map[string]float64{}, 1.0
 			if a.event != nil {
