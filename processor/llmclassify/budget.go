@@ -41,13 +41,17 @@ func (b *budget) addWaiting(n int) { b.waiting.Add(int64(n)) }
 // tight reports whether held spans are to be packed at once.
 func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }
 
-// share is how many times of what is free a tenant may use, where there are several: one
-// alone uses four fifths, so that there is always room for another one.
-const share = 4
-
-// floors is the part of the limit that tenants may use in equal parts, whatever the others
-// use: what waits to be sent again cannot be evicted, and may have taken all.
+// Where there are several tenants, one may use four fifths of what the others leave, so that
+// there is always room for another one, and floors is the part of the limit that they may use
+// in equal parts, whatever the others use.
 const floors = 4
+
+// fairPart is how much of a limit one of n tenants may use, while the others use so much. It
+// does not depend on what that one uses itself: a tenant that has too much cannot lower what
+// another one may use below that.
+func fairPart[N int | int64](limit, others, n N) N {
+	return max((limit-others)/5*4, limit/(floors*max(n, 1)))
+}
 
 // over is by how much more is used than may be, 0 or less if it is not: by all, or where
 // there are tenants, by this one.
@@ -56,8 +60,8 @@ func (b *budget) over(t *tenant) int {
 	if !b.tenants {
 		return int(used - b.limit)
 	}
-	floor := b.limit / (floors * max(b.known.Load(), 1))
-	return int(t.used.Load() - max(share*(b.limit-used), floor))
+	own := t.used.Load()
+	return int(own - fairPart(b.limit, used-own, b.known.Load()))
 }
 
 // admit takes n bytes of a tenant before anything is forwarded. While spans wait because

@@ -87,8 +87,8 @@ type Config struct {
 	// TenantFrom is what tells tenants apart: "metadata" for the values of MetadataKeys, or
 	// the key of a resource attribute after "resource.", as in resource.service.namespace.
 	// Spans of different tenants are not judged together, even if they are of one trace.
-	// Tenants share memory and work fairly: each may use four times of what is free, and
-	// they take turns. At most 256 tenants are told apart. Default none: all are one.
+	// Tenants share memory and work fairly: each may use four fifths of what the others leave,
+	// and they take turns. At most 256 tenants are told apart. Default none: all are one.
 	TenantFrom string `mapstructure:"tenant_from"`
 
 	// Embedded says that no sender outlives the processor, and that none has sent anything

@@ -79,9 +79,6 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 	})
 	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
-	if cfg.hasTenants() { // until the shard knows what is free
-		l.limitTables(factBytes / floors / (maxTenants + 1))
-	}
 	return l
 }
 

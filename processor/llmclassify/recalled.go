@@ -32,9 +32,9 @@ func (c *recalled) add(r *journal.Judged, tenant uint64, until time.Time) {
 	c.until = until
 }
 
-// into lets a new lane remember what was judged of its tenant. Without a known tenant it may
-// be of any.
-func (c *recalled) into(l *lane) {
+// into lets a new lane remember what was judged of its tenant, and reports whether anything
+// was. Without a known tenant it may be of any.
+func (c *recalled) into(l *lane) (found bool) {
 	c.mu.Lock()
 	records := [][]byte{c.byTenant[0]}
 	if own := l.tenant.key; own != 0 {
@@ -46,7 +46,6 @@ func (c *recalled) into(l *lane) {
 	}
 	c.mu.Unlock()
 	now, judged := l.clock.Now(), l.buffer.Judged()
-	found := false
 	for _, rest := range records {
 		for len(rest) > 0 {
 			var r journal.Judged
@@ -65,6 +64,7 @@ func (c *recalled) into(l *lane) {
 	if found {
 		judged.Recalled()
 	}
+	return found
 }
 
 // rotate forgets what is too old.

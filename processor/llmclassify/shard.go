@@ -76,7 +76,9 @@ func (s *shard) lane(t *tenant) *lane {
 		return l
 	}
 	l := newLane(s.shared, t, s.n, s.wake)
-	s.recalled.into(l)
+	if !s.recalled.into(l) && s.cfg.hasTenants() { // until the shard knows what is free
+		l.limitTables(s.cfg.MaxFactBytes / s.n / floors / (maxTenants + 1))
+	}
 	if s.replaying {
 		l.buffer.Replay()
 	}

@@ -125,6 +125,12 @@ func newHarnessOn(t *testing.T, d *disk, cfg *Config, next consumer.Traces, now 
 
 func (h *harness) openOn(t *testing.T, d *disk) {
 	t.Helper()
+	h.openBy(t, d, func() { h.settle(t.Context()) })
+}
+
+// openBy takes up what is on the disk while the shards do this work.
+func (h *harness) openBy(t *testing.T, d *disk, work func()) {
+	t.Helper()
 	var err error
 	h.store.journal, err = journal.Open(t.Context(), diskClient{d}, h.logger)
 	require.NoError(t, err)
@@ -134,10 +140,10 @@ func (h *harness) openOn(t *testing.T, d *disk) {
 		select {
 		case err := <-replayed:
 			require.NoError(t, err)
-			h.settle(t.Context())
+			work()
 			return
 		default:
-			h.settle(t.Context())
+			work()
 			runtime.Gosched()
 		}
 	}

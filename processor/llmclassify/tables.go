@@ -20,8 +20,7 @@ func (l *lane) limitTables(factBytes int) {
 	l.evidence.setLimit(factBytes / 16)
 }
 
-// shareMemory lets each tenant use four times of what is free of the memory for facts, and of
-// that for tables. A quarter of the latter is theirs in equal parts, whatever the others use.
+// shareMemory bounds the facts and the tables of each tenant.
 func (s *shard) shareMemory() {
 	limit := max(s.cfg.MaxFactBytes/s.n, 1)
 	facts, tables, lanes := 0, 0, 0
@@ -30,10 +29,8 @@ func (s *shard) shareMemory() {
 		tables += l.tableBytes()
 		lanes++
 	}
-	free := func(used int) int { return min(limit, share*max(limit-used, 0)) }
-	forTables := max(free(int(perTables*float64(tables))), limit/floors/max(lanes, 1))
 	for l := range s.all {
-		l.buffer.SetMaxFactBytes(free(facts))
-		l.limitTables(forTables)
+		l.buffer.SetMaxFactBytes(fairPart(limit, facts-l.buffer.FactBytes(), lanes))
+		l.limitTables(fairPart(limit, int(perTables*float64(tables-l.tableBytes())), lanes))
 	}
 }

@@ -1,0 +1,133 @@
+package llmclassify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// sendTraces sends a call of a tenant with a request in each of n traces.
+func (h *harness) sendTraces(t *testing.T, tenant string, first uint64, n int) {
+	t.Helper()
+	td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	for range n - 1 {
+		spans.At(0).CopyTo(spans.AppendEmpty())
+	}
+	for i, span := range spans.All() {
+		span.SetTraceID(numbered(first + uint64(i))) //nolint:gosec // not negative
+	}
+	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+}
+
+// A tenant whose facts take all the room at once, before or after a restart, takes none of what
+// another one has: its runs without end have their verdict in time.
+func TestFactsBesideAFlood(t *testing.T) {
+	const runs, more = 12, 1 << 20
+	cfg := tenantConfig()
+	cfg.MaxFactBytes = 256 << 10
+	for name, killed := range map[string]bool{"in one process": false, "over a kill": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk()
+			h := newHarnessOn(t, d, cfg, nil, t0)
+			turn := func() {
+				h.shards[0].turn(t.Context())
+				assert.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+			}
+			for i := range uint64(runs) {
+				h.sendTraces(t, "honest", i, 1)
+				turn()
+			}
+			h.clock.advance(cfg.MaxHold)
+			h.turns(t)
+			require.Equal(t, runs, h.sink.SpanCount(), "they went out early")
+			require.Equal(t, runs, h.shards[0].lane(h.tenants.named("honest")).buffer.Traces())
+			h.sendTraces(t, "flood", more, 2000)
+			for i := range uint64(runs) {
+				h.sendTraces(t, "honest", runs+i, 1)
+				turn()
+			}
+			outcomes := honestOutcomes{}
+			if killed {
+				outcomes.add(h.out())
+				h = newHarness(t, cfg, nil)
+				h.clock.advance(cfg.MaxHold)
+				h.openBy(t, d, turn)
+				h.turns(t)
+			}
+			h.clock.advance(cfg.MaxHold)
+			for i := range uint64(runs) { // what has come late is no reason to forget others
+				h.sendTraces(t, "honest", 2*runs+i, 1)
+				turn()
+			}
+			h.turns(t)
+			assert.Positive(t, h.shards[0].lane(h.tenants.named("flood")).buffer.Traces(), "it has a part of the room, too")
+			for range 3 {
+				h.clock.advance(cfg.RunTimeout)
+				h.turns(t)
+			}
+			outcomes.add(h.out())
+			for i := range uint64(3 * runs) {
+				assert.Equal(t, []string{semconv.RunOutcomeIncomplete.String()}, outcomes[numbered(i)], "run %d", i)
+			}
+		})
+	}
+}
+
+// honestOutcomes are the outcomes of the honest tenant's runs by their trace.
+type honestOutcomes map[pcommon.TraceID][]string
+
+func (o honestOutcomes) add(td ptrace.Traces) {
+	for _, rs := range td.ResourceSpans().All() {
+		if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != "honest" {
+			continue
+		}
+		for _, span := range rs.ScopeSpans().At(0).Spans().All() {
+			if v, ok := span.Attributes().Get(string(semconv.RunOutcomeKey)); ok {
+				o[span.TraceID()] = append(o[span.TraceID()], v.Str())
+			}
+		}
+	}
+}
+
+// After a restart a tenant's spans are late by all that was judged of it, also where it sends
+// many whole runs before its lane's first turn.
+func TestAllOfATenantIsRecalled(t *testing.T) {
+	const runs = 500
+	d := newDisk()
+	cfg := tenantConfig()
+	cfg.MaxFactBytes = 4 << 20
+	whole := func(h *harness, first uint64) {
+		td := ptrace.NewTraces()
+		for i := range uint64(runs) {
+			one := tracesOf(t, finishedRun(1)...)
+			eachSpan(one, func(span ptrace.Span) { span.SetTraceID(numbered(first + i)) })
+			one.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+		}
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant("a", td)))
+		h.turns(t)
+	}
+	h := newHarnessOn(t, d, cfg, nil, t0)
+	h.sendTraces(t, "a", 1<<20, 1)
+	h.turns(t)
+	whole(h, 0)
+	require.Equal(t, 2*runs, h.sink.SpanCount())
+
+	h = newHarness(t, cfg, nil)
+	h.openBy(t, d, func() { h.turns(t) })
+	whole(h, runs)
+	h.sink.Reset()
+	td := tracesOf(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+	for i := range uint64(runs) {
+		eachSpan(td, func(span ptrace.Span) { span.SetTraceID(numbered(i)) })
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant("a", td)))
+		h.turns(t)
+		td = tracesOf(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+	}
+	require.Equal(t, runs, h.sink.SpanCount(), "all are late")
+}
