@@ -33,6 +33,18 @@ func (d *delivery) needsPlace() bool { return d.arrivals != nil || d.parcel != n
 // news is how many spans that passed the delivery lets the lane know of.
 func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
 
+// spans is how many spans there are in the delivery, or passed.
+func (d *delivery) spans() int {
+	n := d.news()
+	for i := range d.arrivals {
+		n += len(d.arrivals[i].Items)
+	}
+	if d.parcel != nil {
+		n += d.parcel.spans
+	}
+	return n
+}
+
 const (
 	// maxDeliveries bounds the deliveries of spans on their way to a lane, if they are small:
 	// together they take no more than max_held_bytes divided by inboxPart.

@@ -42,6 +42,13 @@ type lane struct {
 // of deadlines, or a large run, must not keep other lanes and callers waiting.
 const maxDue = 1024
 
+// bytesPerSpan is how many bytes that go out are as much work as a span is beside them.
+const bytesPerSpan = 4 << 10
+
+// maxTaken is when no more deliveries are taken in a turn, in spans. A tenant of many small
+// calls takes several, so that it does not wait for a turn of a flood with each of them.
+const maxTaken = 128
+
 // maxDrained is how many traces are released at a time at the end.
 const maxDrained = 128
 
@@ -93,12 +100,15 @@ func (l *lane) turn(ctx context.Context) (worked bool) {
 	if !due {
 		l.since = 0
 	}
-	if l.since <= maxDeliveries && l.pending.bytes <= int(l.budget.limit/8) {
-		var d delivery
-		if d, worked = l.inbox.take(); worked {
-			l.since++
-			l.receive(ctx, &d)
+	for taken := 0; taken < maxTaken && l.since <= maxDeliveries && l.pending.bytes <= int(l.budget.limit/8); {
+		d, ok := l.inbox.take()
+		if !ok {
+			break
 		}
+		worked = true
+		l.since++
+		taken += d.spans()
+		l.receive(ctx, &d)
 	}
 	if due && (!worked || l.since > maxDeliveries) {
 		l.tick(ctx, now)
@@ -188,7 +198,7 @@ func (l *lane) push(releases []assemble.Release) {
 }
 
 // judge judges and forwards what is pending, and what is complete because of that, of
-// about limit members. It reports whether it did anything.
+// about limit members, or fewer that are large. It reports whether it did anything.
 func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 	for limit > 0 {
 		l.push(l.buffer.Ready(l.clock.Now(), l.pending.has))
@@ -200,7 +210,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		for limit > 0 && !l.pending.empty() {
 			some := l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
 			for i := range some {
-				limit -= 1 + len(some[i].Members)
+				limit -= workOf(&some[i])
 			}
 			releases = append(releases, some...)
 		}

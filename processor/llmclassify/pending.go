@@ -41,14 +41,14 @@ func (p *pending) push(releases []assemble.Release, began func(pcommon.TraceID))
 }
 
 // pop takes out releases of the trace whose turn it is, of about limit members, or one with
-// more. It calls ended if there are no others of it.
+// more work. It calls ended if there are no others of it.
 func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemble.Release) {
 	t := p.turns[0]
 	p.turns[0] = nil
 	p.turns = p.turns[1:]
 	n := 0
-	for n < len(t.list) && (n == 0 || limit >= len(t.list[n].Members)) {
-		limit -= 1 + len(t.list[n].Members)
+	for n < len(t.list) && (n == 0 || limit >= workOf(&t.list[n])) {
+		limit -= workOf(&t.list[n])
 		n++
 	}
 	releases, t.list = t.list[:n:n], t.list[n:]
@@ -68,6 +68,9 @@ func (p *pending) empty() bool { return len(p.turns) == 0 }
 
 // has reports whether there are releases of the trace.
 func (p *pending) has(trace pcommon.TraceID) bool { return p.byTrace[trace] != nil }
+
+// workOf is the work of a release, in members.
+func workOf(r *assemble.Release) int { return 1 + len(r.Members) + sizeOf(r)/bytesPerSpan }
 
 // sizeOf is the memory of the spans that a release lets go, in bytes.
 func sizeOf(r *assemble.Release) (size int) {

@@ -262,3 +262,41 @@ func TestTenantsBesideAFlood(t *testing.T) {
 		})
 	}
 }
+
+// A turn of a lane that has much to forward is bounded in bytes, too, and in one turn a tenant of
+// many small calls takes all that wait: else it would wait for as many turns of the other one.
+func TestTurnsBesideAFlood(t *testing.T) {
+	cfg := tenantConfig()
+	cfg.MaxHeldBytes = 256 << 20
+	h := newHarness(t, cfg, nil)
+	const calls, spans = 8, 500
+	for i := range uint64(calls) {
+		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+		list := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		list.At(0).Attributes().PutStr("padding", strings.Repeat("x", 16<<10))
+		for range spans - 1 {
+			list.At(0).CopyTo(list.AppendEmpty())
+		}
+		for n, span := range list.All() {
+			span.SetTraceID(numbered(i<<16 + uint64(n))) //nolint:gosec // not negative
+		}
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant("flood", td)))
+		h.turns(t)
+	}
+	h.clock.advance(cfg.MaxHold)
+	h.shards[0].turn(t.Context())
+	for turn := range 4 {
+		h.sink.Reset()
+		for i := range uint64(maxDeliveries) {
+			h.sendTraces(t, "honest", uint64(turn)<<32|i, 1) //nolint:gosec // not negative
+		}
+		h.shards[0].turn(t.Context())
+		require.True(t, h.shards[0].lane(h.tenants.named("honest")).inbox.empty(), "the next call would wait")
+		size := 0
+		for _, td := range h.sink.AllTraces() {
+			size += (&ptrace.ProtoMarshaler{}).TracesSize(td)
+		}
+		assert.Positive(t, size)
+		assert.LessOrEqual(t, size, 2*maxDue*bytesPerSpan)
+	}
+}
