@@ -26,6 +26,10 @@ var window = regexp.MustCompile(`\[(5m|1h|1d|whole)\]`)
 // before the time of the query.
 func holdPanels(t *testing.T, p *prometheus, l *traffic.Ledger, at time.Time, whole, lag time.Duration) {
 	t.Helper()
+	// At the last scrape before that: between two scrapes PromQL extrapolates, and counts an event that has just come for up to two.
+	if scraped := p.queryAt(t, "max(timestamp(llm_run_calls_total))", at); assert.Len(t, scraped, 1) {
+		at = time.UnixMilli(int64(scraped[0].value * 1000))
+	}
 	lengths := map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, "1d": 24 * time.Hour, "whole": whole}
 	var parts []*traffic.Ledger
 	for _, chosen := range selections {
