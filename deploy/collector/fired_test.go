@@ -42,9 +42,13 @@ var trueAlerts = map[string]func(w windows) bool{
 	},
 }
 
-// keepFiring is the keep_firing_for of each alert that has one. LLMIncident has its own check.
-var keepFiring = map[string]time.Duration{
-	"LLMRunsFail": time.Minute, "LLMRunsUnsafeToRetry": 5 * time.Minute, "LLMRunsOnlyJustRecover": 5 * time.Minute,
+// delays are the `for` and the keep_firing_for of the alerts that have them. LLMIncident has its own check.
+var delays = map[string]struct{ pending, keeps time.Duration }{
+	"LLMRunsFail":            {keeps: time.Minute},
+	"LLMRunsUnsafeToRetry":   {pending: time.Minute, keeps: 5 * time.Minute},
+	"LLMRunsOnlyJustRecover": {pending: time.Minute, keeps: 5 * time.Minute},
+	"LLMRunsAbandoned":       {pending: time.Minute},
+	"LLMWatchdogsFire":       {pending: time.Minute},
 }
 
 // windows are the last minutes before a time, of what an alert with these labels is about.
@@ -151,9 +155,11 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, 
 			continue
 		}
 		for what, at := range map[string]time.Time{"false alert": f.first, "still fires": f.last} {
-			lag := verdictLag
+			lag, delay := verdictLag, delays[f.labels["alertname"]]
 			if at == f.last {
-				lag += keepFiring[f.labels["alertname"]]
+				lag += delay.keeps
+			} else {
+				lag += delay.pending
 			}
 			if !trueWithin(l, f.labels, at, lag) {
 				t.Errorf("%s: %v, after %s", what, f.labels, at.Sub(c.Start).Round(time.Second))
