@@ -44,7 +44,7 @@ var trueAlerts = map[string]func(w windows) bool{
 
 // delays are the `for` and the keep_firing_for of the alerts that have them. LLMIncident has its own check.
 var delays = map[string]struct{ pending, keeps time.Duration }{
-	"LLMRunsFail":            {keeps: time.Minute},
+	"LLMRunsFail":            {pending: 30 * time.Second, keeps: time.Minute},
 	"LLMRunsUnsafeToRetry":   {pending: time.Minute, keeps: 5 * time.Minute},
 	"LLMRunsOnlyJustRecover": {pending: time.Minute, keeps: 5 * time.Minute},
 	"LLMRunsAbandoned":       {pending: time.Minute},
