@@ -208,10 +208,8 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		var releases []assemble.Release
 		var ended []pcommon.TraceID // known as judged once they are
 		for limit > 0 && !l.pending.empty() {
-			some := l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
-			for i := range some {
-				limit -= workOf(&some[i])
-			}
+			var some []assemble.Release
+			some, limit = l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
 			releases = append(releases, some...)
 		}
 		l.releaser.release(ctx, releases)

@@ -41,15 +41,21 @@ func (p *pending) push(releases []assemble.Release, began func(pcommon.TraceID))
 }
 
 // pop takes out releases of the trace whose turn it is, of about limit members, or one with
-// more work. It calls ended if there are no others of it.
-func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemble.Release) {
+// more work, and returns what is left of the limit. It calls ended if there are no others of it.
+func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemble.Release, left int) {
 	t := p.turns[0]
 	p.turns[0] = nil
 	p.turns = p.turns[1:]
 	n := 0
-	for n < len(t.list) && (n == 0 || limit >= workOf(&t.list[n])) {
-		limit -= workOf(&t.list[n])
-		n++
+	for ; n < len(t.list); n++ {
+		r := &t.list[n]
+		size := sizeOf(r)
+		work := 1 + len(r.Members) + size/bytesPerSpan
+		if n > 0 && limit < work {
+			break
+		}
+		limit -= work
+		p.bytes -= size
 	}
 	releases, t.list = t.list[:n:n], t.list[n:]
 	if len(t.list) > 0 {
@@ -58,19 +64,13 @@ func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemb
 		delete(p.byTrace, t.trace)
 		ended(t.trace)
 	}
-	for i := range releases {
-		p.bytes -= sizeOf(&releases[i])
-	}
-	return releases
+	return releases, limit
 }
 
 func (p *pending) empty() bool { return len(p.turns) == 0 }
 
 // has reports whether there are releases of the trace.
 func (p *pending) has(trace pcommon.TraceID) bool { return p.byTrace[trace] != nil }
-
-// workOf is the work of a release, in members.
-func workOf(r *assemble.Release) int { return 1 + len(r.Members) + sizeOf(r)/bytesPerSpan }
 
 // sizeOf is the memory of the spans that a release lets go, in bytes.
 func sizeOf(r *assemble.Release) (size int) {
