@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/deploy/collector/internal/traffic"
 )
@@ -42,13 +43,18 @@ var trueAlerts = map[string]func(w windows) bool{
 	},
 }
 
-// delays are the `for` and the keep_firing_for of the alerts that have them. LLMIncident has its own check.
-var delays = map[string]struct{ pending, keeps time.Duration }{
-	"LLMRunsFail":            {pending: 30 * time.Second, keeps: time.Minute},
-	"LLMRunsUnsafeToRetry":   {pending: time.Minute, keeps: 5 * time.Minute},
-	"LLMRunsOnlyJustRecover": {pending: time.Minute, keeps: 5 * time.Minute},
-	"LLMRunsAbandoned":       {pending: time.Minute},
-	"LLMWatchdogsFire":       {pending: time.Minute},
+// delays returns the `for` and the keep_firing_for of the alert of a name.
+func delays(t *testing.T, name string) (pending, keeps time.Duration) {
+	t.Helper()
+	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == name {
+				return rule.For, rule.KeepFiringFor
+			}
+		}
+	}
+	require.Fail(t, "no such alert", name)
+	return 0, 0
 }
 
 // windows are the last minutes before a time, of what an alert with these labels is about.
@@ -154,12 +160,13 @@ func (w *watched) holdAlerts(t *testing.T, l *traffic.Ledger, c traffic.Config, 
 			w.holdIncident(t, f, c)
 			continue
 		}
+		pending, keeps := delays(t, f.labels["alertname"])
 		for what, at := range map[string]time.Time{"false alert": f.first, "still fires": f.last} {
-			lag, delay := verdictLag, delays[f.labels["alertname"]]
+			lag := verdictLag
 			if at == f.last {
-				lag += delay.keeps
+				lag += keeps
 			} else {
-				lag += delay.pending
+				lag += pending
 			}
 			if !trueWithin(l, f.labels, at, lag) {
 				t.Errorf("%s: %v, after %s", what, f.labels, at.Sub(c.Start).Round(time.Second))

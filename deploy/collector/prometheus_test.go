@@ -53,6 +53,8 @@ type ruleFile struct {
 		Name  string
 		Rules []struct {
 			Record, Alert, Expr string
+			For                 time.Duration
+			KeepFiringFor       time.Duration `yaml:"keep_firing_for"`
 			Annotations         map[string]string
 		}
 	}

@@ -57,10 +57,7 @@ type balance struct{ held, lost, off int }
 
 // countedOn returns the balance on a page of the Collector's own metrics.
 func countedOn(page []byte) balance {
-	count := func(name string) int {
-		n, _ := sum(page, "otelcol_processor_llm_classify_spans_"+name) // 0 if it is not a number
-		return int(n)
-	}
+	count := func(name string) int { return classifies(page, "spans_"+name) }
 	b := balance{held: count("held"), lost: count("lost")}
 	b.off = count("in") - count("refused") + count("replayed") - count("passed") - count("forwarded") + count("added") - b.lost - b.held
 	return b

@@ -237,6 +237,13 @@ func series(page []byte) (n int64) {
 	return n
 }
 
+// classifies returns a value of llm_classify's own metrics, 0 where it is not on the page or not
+// a number.
+func classifies(page []byte, name string) int {
+	n, _ := sum(page, "otelcol_processor_llm_classify_"+name) // 0 then
+	return int(n)
+}
+
 // sum adds up the series of a metric, or returns one that is given with its labels.
 func sum(page []byte, name string) (total float64, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(page))

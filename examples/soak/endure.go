@@ -268,9 +268,7 @@ func watchAll(ctx context.Context, c *collector, cancel context.CancelCauseFunc)
 			t.memory = c.anonymous()
 			if n%4 == 0 {
 				if page, err := get(ctx, c.metrics); err == nil { // fails while the Collector is down
-					held, _ := sum(page, "otelcol_processor_llm_classify_bytes_held")
-					facts, _ := sum(page, "otelcol_processor_llm_classify_fact_bytes")
-					t.held, t.facts = int64(held), int64(facts)
+					t.held, t.facts = int64(classifies(page, "bytes_held")), int64(classifies(page, "fact_bytes"))
 				}
 			}
 			if n%20 == 0 {

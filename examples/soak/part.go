@@ -245,11 +245,7 @@ func watch(ctx context.Context, c *collector) <-chan watched {
 
 // watchedOn returns what is watched on a page of the Collector's own metrics.
 func watchedOn(page []byte) watched {
-	value := func(name string) int {
-		v, _ := sum(page, "otelcol_processor_llm_classify_"+name) // 0 if it is not a number
-		return int(v)
-	}
-	return watched{held: value("bytes_held"), unwritten: value(`storage_writes{success="false"}`)}
+	return watched{held: classifies(page, "bytes_held"), unwritten: classifies(page, `storage_writes{success="false"}`)}
 }
 
 func (w watched) most(o watched) watched {
