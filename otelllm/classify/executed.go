@@ -43,8 +43,11 @@ func (j *judge) toolsUnrecorded() bool {
 		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(pos) || j.foreignOutputAfter(pos)) {
 			orphans++
 		}
+		if orphans > nameless {
+			return true
+		}
 	}
-	return orphans > nameless
+	return false
 }
 
 // orphans returns how many of the calls with an id requests after them show, or may show,

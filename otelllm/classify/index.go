@@ -300,6 +300,8 @@ func (j *judge) firstFrom(t time.Time) int { return timesBefore(j.starts, t) }
 
 // overview is what the rules read about all requests of a run.
 type overview struct {
+	known bool // it was read
+
 	// lastAnswered is the last position of a request that was answered;
 	// lastAnsweredPartial is that of one without a full history, lastAnsweredFull that of one
 	// with it. Each is -1 without such a request.
@@ -316,11 +318,14 @@ type overview struct {
 
 // overview returns the overview of the run.
 func (j *judge) overview() *overview {
-	if j.cachedOverview != nil {
-		return j.cachedOverview
+	o := &j.cachedOverview
+	if o.known {
+		return o
 	}
-	o := &overview{lastAnswered: -1, lastAnsweredPartial: -1, lastAnsweredFull: -1, fullHistories: make([]int32, len(j.order)+1)}
-	j.cachedOverview = o
+	*o = overview{
+		known: true, lastAnswered: -1, lastAnsweredPartial: -1, lastAnsweredFull: -1,
+		unobserved: o.unobserved[:0], fullHistories: zeroed(o.fullHistories, len(j.order)+1),
+	}
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
 		if j.states[i].answered() {

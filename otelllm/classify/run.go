@@ -52,7 +52,7 @@ type judge struct {
 	losses    []semconv.Cause
 
 	// Summaries of the run; each is built on first use.
-	cachedOverview         *overview
+	cachedOverview         overview
 	madeCalls              *madeCalls
 	foreignOutputs         []foreignOutput
 	outputs                *outputs
@@ -153,7 +153,8 @@ func (j *judge) release() {
 		order: j.order, starts: j.starts, classifications: j.classifications, states: j.states,
 		index: j.index, marks: j.marks, inHistory: j.inHistory, expects: j.expects, answers: j.answers, losses: j.losses,
 		lacking: j.lacking, namings: j.namings, pending: pending{calls: j.pending.calls},
-		lines: j.lines, others: j.others, text: j.text,
+		cachedOverview: overview{unobserved: j.cachedOverview.unobserved, fullHistories: j.cachedOverview.fullHistories},
+		lines:          j.lines, others: j.others, text: j.text,
 	}
 	judges.Put(j)
 }

@@ -136,15 +136,14 @@ func (j *judge) start() time.Time {
 	return start
 }
 
-// selectLines returns the lines to write, and the position of the line that says how many
-// are omitted, or -1 if none are.
+// selectLines returns the lines to write, in the memory of lines, and the position of the
+// line that says how many are omitted, or -1 if none are.
 func selectLines(lines []line) (kept []line, gap int) {
 	if len(lines) <= maxTimeline {
 		return lines, -1
 	}
 	room := maxTimeline - 1 - timelineHead - timelineTail
 	middle := lines[timelineHead : len(lines)-timelineTail]
-	kept = append(make([]line, 0, maxTimeline), lines[:timelineHead]...)
 	var few [maxTimeline]line
 	terminal := few[:0]
 	for n := len(middle) - 1; n >= 0 && len(terminal) < room; n-- { // the newest, if there are too many
@@ -153,7 +152,7 @@ func selectLines(lines []line) (kept []line, gap int) {
 		}
 	}
 	slices.Reverse(terminal)
-	kept = append(kept, terminal...)
+	kept = append(lines[:timelineHead], terminal...) // overwrites no more than the middle
 	return append(kept, lines[len(lines)-timelineTail:]...), timelineHead
 }
 

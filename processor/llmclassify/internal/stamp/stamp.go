@@ -16,10 +16,12 @@ import (
 )
 
 // How many attributes a failure has at most, and how many others a run has at least, and
-// another span at most.
+// another span at most; and how many the provider and the model of a run are, which the
+// caller of Run may add.
 const (
 	failureAttributes = 11
 	runAttributes     = 5
+	modelAttributes   = 2
 	spanAttributes    = 3
 )
 
@@ -48,7 +50,7 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	if !makeRoom(attrs) {
 		return false
 	}
-	room := runAttributes
+	room := runAttributes + modelAttributes
 	if d.RecoveredFailures > 0 {
 		room++
 	}
