@@ -58,10 +58,9 @@ func TestOneNotificationForAnIncident(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &config))
 	names := map[string]bool{}
-	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
-		for _, rule := range group.Rules {
-			names[rule.Alert] = true
-		}
+	_, alerts := readRules(t)
+	for _, rule := range alerts {
+		names[rule.Alert] = true
 	}
 	for _, r := range config.Rules {
 		for _, text := range append(r.Source, r.Target...) {

@@ -46,11 +46,10 @@ var trueAlerts = map[string]func(w windows) bool{
 // delays returns the `for` and the keep_firing_for of the alert of a name.
 func delays(t *testing.T, name string) (pending, keeps time.Duration) {
 	t.Helper()
-	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
-		for _, rule := range group.Rules {
-			if rule.Alert == name {
-				return rule.For, rule.KeepFiringFor
-			}
+	_, alerts := readRules(t)
+	for _, rule := range alerts {
+		if rule.Alert == name {
+			return rule.For, rule.KeepFiringFor
 		}
 	}
 	require.Fail(t, "no such alert", name)

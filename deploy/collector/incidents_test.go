@@ -204,14 +204,12 @@ func (h *hour) write(out *strings.Builder) {
 	never(`count_over_time(ALERTS{alertname="LLMIncident"}[20m])`, incidentEnd+180+1200)
 }
 
-// Scripted incidents are alerted on within a minute at 50 runs a minute, as one alert that says whose doing it is, and
-// quiet hours never are, with the failures that are usual in them. `make incidents` plays 200 of these; a sample runs otherwise.
-func TestIncidentReplay(t *testing.T) {
-	promtool := promBinary(t, "promtool")
+// incidentHours returns one hour for each of 23 incidents.
+func incidentHours(seed uint64) []*hour {
 	var hours []*hour
 	add := func(h *hour) {
-		h.rng = rand.New(rand.NewPCG(7, uint64(len(hours))))
-		h.name = fmt.Sprintf("%d %s", len(hours), h.name)
+		h.rng = rand.New(rand.NewPCG(seed, uint64(len(hours))))
+		h.name = fmt.Sprintf("%d-%d %s", seed, len(hours), h.name)
 		hours = append(hours, h)
 	}
 	classes := []string{"provider_error", "connection_failed", "stream_interrupted", "watchdog_timeout"}
@@ -233,15 +231,34 @@ func TestIncidentReplay(t *testing.T) {
 	}
 	// The other providers have too few requests to be known as well.
 	for n, provider := range replayProviders {
-		add(&hour{name: "unclear", rate: 50, others: 0.5, incident: &incident{whose: "unclear", provider: provider, share: 1, class: classes[n]}})
+		add(&hour{name: "unclear", rate: 50, others: 0.2, incident: &incident{whose: "unclear", provider: provider, share: 1, class: classes[n]}})
 	}
-	quiet := 8
-	if n := os.Getenv("INCIDENTS_QUIET_HOURS"); n != "" {
-		_, err := fmt.Sscan(n, &quiet)
-		require.NoError(t, err)
+	return hours
+}
+
+// Scripted incidents are alerted on within a minute at 50 runs a minute, as one alert that says whose doing it is, and
+// quiet hours never are, with the failures that are usual in them. `make incidents` plays 200 of these; a sample runs otherwise.
+func TestIncidentReplay(t *testing.T) {
+	promtool := promBinary(t, "promtool")
+	number := func(name string, standard int) int {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.Atoi(text)
+			require.NoError(t, err, name)
+			return n
+		}
+		return standard
 	}
-	for n := range quiet {
-		add(&hour{name: "quiet", rate: []float64{0.05, 1, 10, 50}[n%4], deploys: n%3 == 0, bursts: n%5 == 0})
+	var hours []*hour
+	const firstSeed = 7
+	for seed := range number("INCIDENTS_SEEDS", 1) {
+		hours = append(hours, incidentHours(firstSeed+uint64(seed))...)
+	}
+	for n := range number("INCIDENTS_QUIET_HOURS", 8) {
+		hours = append(hours, &hour{
+			name: fmt.Sprintf("quiet %d", n),
+			rng:  rand.New(rand.NewPCG(0, uint64(n))),
+			rate: []float64{0.05, 1, 10, 50}[n%4], deploys: n%3 == 0, bursts: n%5 == 0,
+		})
 	}
 	rules, err := filepath.Abs("prometheus")
 	require.NoError(t, err)
@@ -250,7 +267,8 @@ func TestIncidentReplay(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			fmt.Fprintf(&out, "rule_files: [%s/recording.yaml, %s/alerts.yaml]\nevaluation_interval: 10s\ntests:\n", rules, rules)
+			// Groups are evaluated at times of their own: here each comes before those that it reads from, which is its latest.
+			fmt.Fprintf(&out, "rule_files: [%s/recording.yaml, %s/alerts.yaml]\nevaluation_interval: 10s\ngroup_eval_order: [llm-agents, llm-incidents, llm-runs, llm-requests, llm-baselines, llm-classifier]\ntests:\n", rules, rules)
 			h.write(&out)
 			file := filepath.Join(dir, strings.ReplaceAll(h.name, " ", "-")+".yaml")
 			require.NoError(t, os.WriteFile(file, []byte(out.String()), 0o600))

@@ -48,26 +48,35 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-type ruleFile struct {
-	Groups []struct {
-		Name  string
-		Rules []struct {
-			Record, Alert, Expr string
-			For                 time.Duration
-			KeepFiringFor       time.Duration `yaml:"keep_firing_for"`
-			Annotations         map[string]string
-		}
-	}
+type rule struct {
+	Record, Alert, Expr string
+	For                 time.Duration
+	KeepFiringFor       time.Duration `yaml:"keep_firing_for"`
+	Annotations         map[string]string
 }
 
-func readRules(t *testing.T, path string) ruleFile {
+// readRules returns the rules under prometheus/ that record a metric, and those that are alerts.
+func readRules(t *testing.T) (records, alerts []rule) {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var file ruleFile
-	require.NoError(t, yaml.Unmarshal(raw, &file), path)
-	require.NotEmpty(t, file.Groups, path)
-	return file
+	for _, path := range []string{"prometheus/recording.yaml", "prometheus/alerts.yaml"} {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var file struct {
+			Groups []struct{ Rules []rule }
+		}
+		require.NoError(t, yaml.Unmarshal(raw, &file), path)
+		require.NotEmpty(t, file.Groups, path)
+		for _, group := range file.Groups {
+			for _, r := range group.Rules {
+				if r.Alert == "" {
+					records = append(records, r)
+				} else {
+					alerts = append(alerts, r)
+				}
+			}
+		}
+	}
+	return records, alerts
 }
 
 // An alert without a test may never fire.
@@ -91,17 +100,16 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 	page, err := os.ReadFile("../../docs/operate/alerts.md")
 	require.NoError(t, err)
-	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
-		for _, rule := range group.Rules {
-			assert.True(t, fires[rule.Alert], "no test in prometheus/rules_test.yaml makes %s fire", rule.Alert)
-			_, section, found := strings.Cut(string(page), "\n### "+rule.Alert+"\n")
-			require.True(t, found, "docs/operate/alerts.md does not describe %s", rule.Alert)
-			section, _, _ = strings.Cut(section, "\n#")
-			for _, part := range []string{"**What it means.** ", "**Look first at** ", "**What to do.** ", "**When it is over.** "} {
-				assert.Contains(t, section, part, rule.Alert)
-			}
-			assert.Equal(t, "https://github.com/otelllm/otelllm-go/blob/main/docs/operate/alerts.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
+	_, alerts := readRules(t)
+	for _, rule := range alerts {
+		assert.True(t, fires[rule.Alert], "no test in prometheus/rules_test.yaml makes %s fire", rule.Alert)
+		_, section, found := strings.Cut(string(page), "\n### "+rule.Alert+"\n")
+		require.True(t, found, "docs/operate/alerts.md does not describe %s", rule.Alert)
+		section, _, _ = strings.Cut(section, "\n#")
+		for _, part := range []string{"**What it means.** ", "**Look first at** ", "**What to do.** ", "**When it is over.** "} {
+			assert.Contains(t, section, part, rule.Alert)
 		}
+		assert.Equal(t, "https://github.com/otelllm/otelllm-go/blob/main/docs/operate/alerts.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
 	}
 }
 
