@@ -161,6 +161,20 @@ func TestTimelineOfALongRun(t *testing.T) {
 	assert.Equal(t, 2, v.Run.RecoveredFailures)
 }
 
+// Clocks within a process differ by up to a millisecond: what ends with the run is not shown as
+// ending after it.
+func TestTimelineAtTheEndOfTheRun(t *testing.T) {
+	for over, last := range map[float64]string{
+		0.0005: "+1.000s run: ended",
+		0.002:  "+1.002s request 1: complete",
+	} {
+		r := run(false, []Request{request(0, 1+over, answers)})
+		r.End = at(1)
+		v := Judge(&r)
+		assert.Equal(t, last, v.Run.Timeline[len(v.Run.Timeline)-1], "%v s after the run", over)
+	}
+}
+
 func TestTimelineKeepsTheNewestFailures(t *testing.T) {
 	var requests []Request
 	for i := range 100 {
