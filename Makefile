@@ -191,7 +191,7 @@ eyes: $(COLLECTOR) ## known traffic with an outage through the Collector and Pro
 		$(PLAIN) $(GO) test -count=1 -v -timeout 60m $(TESTFLAGS) -run 'TestEyes|TestTempoLedger' . || exit 1; done
 
 .PHONY: incidents
-incidents: ## scripted incidents and 200 quiet hours played to the alerts by promtool, in half an hour; INCIDENTS_QUIET_HOURS=n
+incidents: ## scripted incidents and 200 quiet hours played to the alerts by promtool, in half an hour; INCIDENTS_QUIET_HOURS=n, INCIDENTS_SEEDS=n
 	cd deploy/collector && INCIDENTS_QUIET_HOURS="$(or $(INCIDENTS_QUIET_HOURS),200)" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		$(PLAIN) $(GO) test -count=1 -timeout 90m $(TESTFLAGS) -run TestIncidentReplay .

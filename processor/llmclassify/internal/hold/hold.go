@@ -161,11 +161,12 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	for _, a := range arrivals {
 		t := b.traces[a.Trace]
 		var late []pcommon.SpanID
+		judged := b.judgedOnce(a.Trace)
 		if t != nil {
 			t.items = slices.Grow(t.items, len(a.Items))
 		}
 		for _, it := range a.Items {
-			if b.isLate(a.Trace, it) {
+			if judged(it) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
 				owner := it.owner()
 				again := !owner.IsEmpty() && b.judged.again(a.Trace, owner)
@@ -228,6 +229,23 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	b.touched = touched[:0]
 	b.Trim()
 	return releases
+}
+
+// judgedOnce is isLate for the items of a trace, asked once for those of one run that follow
+// one another.
+func (b *Buffer[F]) judgedOnce(trace pcommon.TraceID) func(*Item[F]) bool {
+	var last pcommon.SpanID
+	var late bool
+	return func(it *Item[F]) bool {
+		owner := it.owner()
+		if owner.IsEmpty() || it.Yields {
+			return b.isLate(trace, it)
+		}
+		if owner != last {
+			last, late = owner, b.isLate(trace, it)
+		}
+		return late
+	}
 }
 
 // isLate reports whether the run of an item was judged. A run that yields is also late if
