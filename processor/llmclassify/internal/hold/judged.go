@@ -166,8 +166,10 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	hash := spanHash{trace: j.traceKey(trace)}
 	for i := range n {
-		j.spans.add(j.key(trace, span(i)))
+		hash.span = j.key(trace, span(i))
+		j.spans.add(hash)
 	}
 }
 
@@ -175,8 +177,10 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	hash := spanHash{trace: j.traceKey(trace)}
 	for _, id := range spans {
-		j.spans.remove(j.key(trace, id))
+		hash.span = j.key(trace, id)
+		j.spans.remove(hash)
 	}
 }
 
@@ -203,7 +207,7 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts, for
 		}
 	}
 	for _, span := range spans {
-		j.spans.recall(old, j.key(trace, span))
+		j.spans.recall(old, spanHash{j.key(trace, span), key})
 	}
 }
 
@@ -326,7 +330,7 @@ const runTimeSize = 64
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.spans.add(j.key(trace, span))
+	j.spans.add(spanHash{j.key(trace, span), j.traceKey(trace)})
 }
 
 // judgedRun reports whether a run was judged: the one with this id, or the one that this
@@ -353,6 +357,6 @@ func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) b
 		return j.runs.contains(j.key(trace, id))
 	default:
 		key := j.key(trace, parent)
-		return j.runs.contains(key) || j.spans.contains(key)
+		return j.runs.contains(key) || j.spans.contains(spanHash{key, j.traceKey(trace)})
 	}
 }

@@ -165,13 +165,17 @@ func TestRecall(t *testing.T) {
 // Spans are found, and no others, whatever is added and removed.
 func TestSpanMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	keys := make([]uint64, 20_000)
-	for i := range keys {
-		keys[i] = r.Uint64()
+	traces := make([]uint64, 500) // the first has most spans, the last ones have a few
+	for i := range traces {
+		traces[i] = r.Uint64()
 	}
-	keys[0] = 0 // the mark of free places
+	keys := make([]spanHash, 20_000)
+	for i := range keys {
+		keys[i] = spanHash{r.Uint64(), traces[r.IntN(1+r.IntN(len(traces)))]}
+	}
+	keys[0].span = 0 // the mark of free places
 	m := newSpanMemory(t0, 10, 1<<30)
-	want := map[uint64]bool{}
+	want := map[spanHash]bool{}
 	for range 3 * len(keys) {
 		key := keys[r.IntN(len(keys))]
 		switch {
@@ -203,24 +207,25 @@ func TestSpanMemory(t *testing.T) {
 func TestSpanMemoryIsFast(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	m := newSpanMemory(t0, 10, 100_000)
-	for range m.limit {
-		m.add(r.Uint64())
+	for range m.limit / 2 { // of a trace with many, and of traces with one
+		m.add(spanHash{r.Uint64(), 7})
+		m.add(spanHash{r.Uint64(), r.Uint64()})
 	}
 	assert.LessOrEqual(t, len(m.Now.tables), 7)
 	for _, table := range m.Now.tables {
 		longest, row := 0, 0
-		for _, mark := range table {
-			if row++; mark == freeMark {
+		for _, line := range table {
+			if row++; line[len(line)-1] == freeMark {
 				row = 0
 			}
 			longest = max(longest, row)
 		}
-		assert.Less(t, longest, 300)
+		assert.Less(t, longest, 20)
 	}
 
 	m = newSpanMemory(t0, 10, 100_000)
 	for range 1000 {
-		m.add(7)
+		m.add(spanHash{7, 8})
 	}
 	assert.Equal(t, 1, m.Now.n)
 }
@@ -239,7 +244,7 @@ func TestJudgedSize(t *testing.T) {
 		m := newSpanMemory(t0, 10, limit)
 		r := rand.New(rand.NewPCG(5, 6))
 		for range limit {
-			m.add(r.Uint64())
+			m.add(spanHash{r.Uint64(), r.Uint64()})
 		}
 		grown := heap() - before
 		t.Logf("%d bytes each of %d", grown/uint64(limit), limit)

@@ -543,17 +543,19 @@ func TestRememberedSpans(t *testing.T) {
 // Spans are forgotten after one period at least and two at most, and sooner where
 // there are more than the limit.
 func TestSpanMemoryForgets(t *testing.T) {
+	spread := func(n int) spanHash {
+		return spanHash{uint64(n+1) * 0x9e3779b97f4a7c15, uint64(n/20+1) * 0xbf58476d1ce4e5b9}
+	}
 	m := newSpanMemory(t0, 10, 100)
-	m.add(1)
+	m.add(spanHash{1, 1})
 	m.Rotate(after(9))
-	m.add(2)
+	m.add(spanHash{2, 2})
 	m.Rotate(after(10))
-	assert.True(t, m.contains(1) && m.contains(2))
+	assert.True(t, m.contains(spanHash{1, 1}) && m.contains(spanHash{2, 2}))
 	m.Rotate(after(19))
-	assert.True(t, m.contains(1))
+	assert.True(t, m.contains(spanHash{1, 1}))
 	m.Rotate(after(20))
-	assert.False(t, m.contains(1))
-	spread := func(n int) uint64 { return uint64(n+1) * 0x9e3779b97f4a7c15 }
+	assert.False(t, m.contains(spanHash{1, 1}))
 	for n := range 250 {
 		m.add(spread(n))
 		require.LessOrEqual(t, m.Now.n, 100)
@@ -577,14 +579,14 @@ func TestSpanMemoryForgets(t *testing.T) {
 // What is taken back is what was added last: the span may be one of a judged run as well.
 func TestSpanMemoryTakesBack(t *testing.T) {
 	m := newSpanMemory(t0, 10, 100)
-	m.add(1)
+	m.add(spanHash{1, 1})
 	m.Rotate(after(10))
-	m.add(1)
-	m.remove(1)
-	assert.True(t, m.contains(1))
-	m.remove(1)
-	assert.False(t, m.contains(1))
-	m.remove(1)
+	m.add(spanHash{1, 1})
+	m.remove(spanHash{1, 1})
+	assert.True(t, m.contains(spanHash{1, 1}))
+	m.remove(spanHash{1, 1})
+	assert.False(t, m.contains(spanHash{1, 1}))
+	m.remove(spanHash{1, 1})
 }
 
 // Links are found whatever the lists are that they come in. The first of several counts.

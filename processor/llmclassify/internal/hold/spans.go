@@ -19,94 +19,125 @@ func newSpanMemory(now time.Time, period time.Duration, limit int) spanMemory {
 	return spanMemory{generations.Of[marks]{Period: period, Began: now}, limit}
 }
 
-func (m *spanMemory) add(key uint64) {
+func (m *spanMemory) add(h spanHash) {
 	if m.Now.n >= m.limit {
 		m.Turn()
 	}
-	m.Now.add(key, m.limit)
+	m.Now.add(h, m.limit)
 }
 
 // recall adds a span that has been remembered for this long already.
-func (m *spanMemory) recall(old time.Duration, key uint64) {
+func (m *spanMemory) recall(old time.Duration, h spanHash) {
 	switch {
 	case old < m.Period:
-		m.add(key)
+		m.add(h)
 	case old < 2*m.Period && m.Previous.n < m.limit:
-		m.Previous.add(key, m.limit)
+		m.Previous.add(h, m.limit)
 	}
 }
 
 // remove takes back what was added last.
-func (m *spanMemory) remove(key uint64) {
-	if !m.Now.remove(key) {
-		m.Previous.remove(key)
+func (m *spanMemory) remove(h spanHash) {
+	if !m.Now.remove(h) {
+		m.Previous.remove(h)
 	}
 }
 
-func (m *spanMemory) contains(key uint64) bool {
-	return m.Now.find(key) != nil || m.Previous.find(key) != nil
+func (m *spanMemory) contains(h spanHash) bool {
+	return m.Now.find(h) != nil || m.Previous.find(h) != nil
 }
 
-// marks is a set of uniformly distributed hashes, of each of which it stores 32 bits. The
-// other 32 bits are its place. So tables cannot grow: another one is added, three times as
+// spanHash is two uniformly distributed hashes: of a span with its trace, and of the trace.
+type spanHash struct{ span, trace uint64 }
+
+// mark returns the half of the span's hash that is stored.
+func (h spanHash) mark() uint32 { return max(uint32(h.span>>32), removedMark+1) }
+
+// marks is a set of spans, of each of which it stores 32 bits of its hash. The other 32 bits
+// and the trace are its place. So tables cannot grow: another one is added, three times as
 // large as all others.
 // Its zero value is empty.
 type marks struct {
-	tables [][]uint32 // with open addressing and linear probing, at most three quarters full
-	n      int        // hashes in all tables, with those that were removed
-	room   int        // how many more the last table may have
+	tables []markTable
+	n      int // spans in all tables, with those that were removed
+	room   int // how many more the last table may have
 }
 
+// markTable is at most three quarters full. The first spans of a trace share a line, which
+// takes one access to memory for all of them. Those that find it full are in the first line
+// with a free place from one on that their own hash selects.
+type markTable []markLine
+
+// markLine is as many marks as a line of the processor's cache has room for. The free
+// places are at its end.
+type markLine [16]uint32
+
 const (
-	// freeMark and removedMark are in slots without a hash.
+	// freeMark and removedMark are in places without a span.
 	freeMark, removedMark = 0, 1
-	// minMarks is how many hashes the first table may have.
+	// minMarks is how many spans the first table may have.
 	minMarks = 192
 )
 
-// markOf returns the part of a hash that is stored.
-func markOf(key uint64) uint32 { return max(uint32(key>>32), removedMark+1) }
-
-// slot returns the place of a hash in a table, or a free one.
-func slot(table []uint32, key uint64) *uint32 {
-	high, _ := bits.Mul64(key<<32, uint64(len(table)))
-	for i := int(high); ; { //nolint:gosec // less than the length
-		if at := &table[i]; *at == freeMark || *at == markOf(key) {
-			return at
-		}
-		if i++; i == len(table) {
-			i = 0
-		}
-	}
-}
-
-// add adds a hash, with room for no more than limit of them. One that is in an earlier table
-// is added again.
-func (m *marks) add(key uint64, limit int) {
-	if m.room == 0 {
-		m.room = max(min(max(3*m.n, minMarks), limit-m.n), 1)
-		m.tables = append(m.tables, make([]uint32, m.room*4/3+1))
-	}
-	if at := slot(m.tables[len(m.tables)-1], key); *at == freeMark {
-		*at = markOf(key)
-		m.n++
-		m.room--
-	}
-}
-
-// find returns the place of a hash, the one that was added last, nil if it is not in the set.
-func (m *marks) find(key uint64) *uint32 {
-	for _, table := range slices.Backward(m.tables) {
-		if at := slot(table, key); *at != freeMark {
+// place returns the place of a mark in a line, or a free one, or nil if the line is full.
+func (l *markLine) place(mark uint32) *uint32 {
+	for i := range l {
+		if at := &l[i]; *at == freeMark || *at == mark {
 			return at
 		}
 	}
 	return nil
 }
 
-// remove removes a hash. It reports whether it was in the set.
-func (m *marks) remove(key uint64) bool {
-	at := m.find(key)
+// line returns the index of the line that a hash selects, by its upper bits.
+func (t markTable) line(hash uint64) int {
+	high, _ := bits.Mul64(hash, uint64(len(t)))
+	return int(high) //nolint:gosec // less than the length
+}
+
+// place returns the place of a span, or a free one.
+func (t markTable) place(h spanHash) *uint32 {
+	mark := h.mark()
+	if at := t[t.line(h.trace)].place(mark); at != nil {
+		return at
+	}
+	for i := t.line(h.span << 32); ; {
+		if at := t[i].place(mark); at != nil {
+			return at
+		}
+		if i++; i == len(t) {
+			i = 0
+		}
+	}
+}
+
+// add adds a span, with room for no more than limit of them. One that is in an earlier table
+// is added again.
+func (m *marks) add(h spanHash, limit int) {
+	if m.room == 0 {
+		m.room = max(min(max(3*m.n, minMarks), limit-m.n), 1)
+		m.tables = append(m.tables, make(markTable, m.room*4/3/len(markLine{})+1))
+	}
+	if at := m.tables[len(m.tables)-1].place(h); *at == freeMark {
+		*at = h.mark()
+		m.n++
+		m.room--
+	}
+}
+
+// find returns the place of a span, the one that was added last, nil if it is not in the set.
+func (m *marks) find(h spanHash) *uint32 {
+	for _, table := range slices.Backward(m.tables) {
+		if at := table.place(h); *at != freeMark {
+			return at
+		}
+	}
+	return nil
+}
+
+// remove removes a span. It reports whether it was in the set.
+func (m *marks) remove(h spanHash) bool {
+	at := m.find(h)
 	if at == nil {
 		return false
 	}
