@@ -172,6 +172,9 @@ func (x *index) addList(run *Run, order []int, pos int, in role, ids []string) {
 // buildUses lays out the uses of the ids, except those of the empty id.
 func (x *index) buildUses(requests int, blank int32) {
 	x.from = zeroed(x.from, int(x.count)*roles)
+	if len(x.list) == 0 {
+		requests = 0 // none of them has an id
+	}
 	walk := func(visit func(slot, pos int)) {
 		for pos := range requests {
 			for in := range role(lists) {

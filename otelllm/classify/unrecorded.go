@@ -63,7 +63,10 @@ func (j *judge) addUnrecorded(k *risk) {
 // have been cut, so that it stands for more calls than it has ids.
 func (j *judge) anyUnrecorded(pos int, in role) bool {
 	list := j.index.numbersOf(pos, in)
-	if len(list) >= MaxIDs {
+	switch {
+	case len(list) == 0:
+		return false
+	case len(list) >= MaxIDs:
 		return true
 	}
 	j.look(pos)

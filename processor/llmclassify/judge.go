@@ -46,6 +46,7 @@ func judge(
 				stamp.Status(m.Span, d.Run, d.Members[i])
 			}
 		case release.Final && d.Run == nil && d.Members[i] == nil && !isPart(m, release): // it is alone, and nothing failed
+		case d.Members[i] == nil && !m.Known.Judged && !stamp.Early(trigger): // nothing to write, and nothing to remove
 		default:
 			if stamp.Span(m.Span, d.Members[i], trigger) && setStatus {
 				stamp.Status(m.Span, d.Members[i])

@@ -36,6 +36,10 @@ type lane struct {
 	traces        atomic.Int64
 	factBytes     atomic.Int64
 	evidenceBytes atomic.Int64
+
+	// Scratch memory of judge.
+	releases []assemble.Release
+	ended    []pcommon.TraceID // known as judged once they are
 }
 
 // maxDue is about how many spans are handled in a turn, some milliseconds of work: a burst
@@ -205,8 +209,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		if l.pending.empty() {
 			break
 		}
-		var releases []assemble.Release
-		var ended []pcommon.TraceID // known as judged once they are
+		releases, ended := l.releases[:0], l.ended[:0]
 		for limit > 0 && !l.pending.empty() {
 			var some []assemble.Release
 			some, limit = l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
@@ -214,6 +217,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		}
 		l.releaser.release(ctx, releases)
 		l.interest.addAll(ended, -1)
+		l.releases, l.ended = releases, ended
 		worked = true
 	}
 	if worked {

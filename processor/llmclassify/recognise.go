@@ -206,7 +206,7 @@ func (f *found) fill(it *assemble.Item) {
 	it.Size += int32(f.size) //nolint:gosec // no message is that large
 	it.Known.Dialect = f.by
 	it.Known.Origin = f.from
-	it.Known.Part = f.head.Part
+	it.Known.Part, it.Known.Judged = f.head.Part, f.head.Judged
 	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer
 }
 

@@ -96,7 +96,7 @@ func setLonePartsApart(members []Member, s []relation) {
 func setDuplicates(release *Release, s []relation) {
 	members := release.Members
 	reported := func(m *Member) bool { return !m.Run.IsEmpty() && m.Run != release.RunID && m.Yields }
-	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.Role == hold.Request && reported(&m) }) {
+	if !anyMember(members, func(m *Member) bool { return m.Role == hold.Request && reported(m) }) {
 		return
 	}
 	type place struct {
@@ -239,6 +239,16 @@ func finder(members []Member) func(pcommon.SpanID) int {
 	}
 }
 
+// anyMember reports whether a condition holds for a member that is not foreign.
+func anyMember(members []Member, condition func(*Member) bool) bool {
+	for i := range members {
+		if m := &members[i]; !m.Foreign && condition(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // attempts reports whether m is an attempt of the logical call a above it. Only the
 // client of this project names a run, and it records attempts. If neither names a run,
 // both must belong to one service, and m must not serve a request of another.
@@ -260,7 +270,7 @@ func sameCall(m, a *Member) bool {
 // own client records every request: the run's own would name it.
 func setForeignServicesApart(release *Release, s []relation, names func(*Member) bool) {
 	run, members := release.Run, release.Members
-	if run == nil || !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.Role == hold.Request && names(&m) }) {
+	if run == nil || !anyMember(members, func(m *Member) bool { return m.Role == hold.Request && names(m) }) {
 		return
 	}
 	for i := range members {
@@ -275,7 +285,7 @@ func setForeignServicesApart(release *Release, s []relation, names func(*Member)
 func setObservedApart(release *Release, s []relation) {
 	members := release.Members
 	observed := func(m *Member) bool { return m.Role == hold.Tool && !m.Run.IsEmpty() && m.Run != release.RunID }
-	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && observed(&m) }) {
+	if !anyMember(members, observed) {
 		return
 	}
 	executed := make(map[string]*spanTimes) // by call, or by the name of the tool

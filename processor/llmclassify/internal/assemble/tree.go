@@ -28,6 +28,7 @@ type Known struct {
 	Server bool              // the span serves a request of another process
 	Part   bool              // the span is a part of the request above it, and no request by itself
 	Kept   bool              // the span has gone, and Origin is a slim one
+	Judged bool              // the span came with a verdict, or a part of one, which it may have lost
 }
 
 // The types of hold, as the processor uses them.

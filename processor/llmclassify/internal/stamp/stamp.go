@@ -30,7 +30,7 @@ const (
 // anything.
 func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) bool {
 	attrs := span.Attributes()
-	if !makeRoom(attrs) || d == nil && !early(trigger) {
+	if !makeRoom(attrs) || d == nil && !Early(trigger) {
 		return false
 	}
 	if d != nil {
@@ -97,9 +97,9 @@ func Status(span ptrace.Span, verdicts ...*classify.Diagnosis) {
 	}
 }
 
-// early reports whether the span went out before its run could be judged completely, or
+// Early reports whether the span went out before its run could be judged completely, or
 // after that.
-func early(trigger semconv.Trigger) bool {
+func Early(trigger semconv.Trigger) bool {
 	return trigger != semconv.TriggerComplete && trigger != semconv.TriggerRunEnded
 }
 
