@@ -239,7 +239,7 @@ func (j *Judge) partial(release *Release) bool {
 		}
 	default:
 		early := release.Reason == hold.Shutdown && !release.Settled
-		if counted(release) || !early && !(release.Final && release.Gaps) {
+		if counted(release) || !early && !release.Gaps {
 			return false
 		}
 	}
