@@ -345,3 +345,28 @@ func TestSecondLayer(t *testing.T) {
 		assert.Empty(t, want, path)
 	}
 }
+
+// A span of a run that is delivered twice has no verdict of its client left on either copy, if
+// that is contradicted.
+func TestClientsVerdictIsDeliveredTwice(t *testing.T) {
+	plain := inferredSpan(3, 0, 0.2, 2.9).byClient()
+	judged := plain.with(safeFailure()...).with(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
+	succeeded := runJudgedByClient(inferredSpan(3, 0, 0.2, 2.9), semconv.RunOutcomeSucceeded)
+	request := requestSpan(4, 3, 0.2, 0.9).answered("stop", answer)
+	for name, calls := range map[string][][]spanSpec{
+		"once":                  {{judged, request}},
+		"in one call":           {{judged, judged, request}},
+		"in two calls":          {{judged}, {judged, request}},
+		"after one without":     {{plain}, {judged, request}},
+		"after another verdict": {{judged}, {succeeded, request}},
+	} {
+		h := newHarness(t, defaultConfig(), nil)
+		for _, c := range calls {
+			h.consume(t, c...)
+		}
+		h.pass(t, 2*defaultMaxHold)
+		eachSpan(h.out(), func(span ptrace.Span) {
+			assert.NotEqual(t, safe, verdictOf(span).safety, name)
+		})
+	}
+}

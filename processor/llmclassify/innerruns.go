@@ -16,6 +16,7 @@ import (
 // innerRun is a run that was judged, as far as a run that it is within needs it: how it
 // ended, and what it did, which the run around it repeats when it is repeated.
 type innerRun struct {
+	id       pcommon.SpanID
 	position assemble.Position
 	service  assemble.Service
 	did      classify.Effects
@@ -98,10 +99,13 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 			list[i].covered = list[i].covered || list[i].taken && list[i].by == run.ID
 		}
 	}
+	e.kept.Now.remove(trace, run.ID) // it was judged before, and its sender has sent it again
+	e.kept.Previous.remove(trace, run.ID)
 	if !e.kept.Now.hasRoom(trace) {
 		e.judged.Forgot(trace)
 	}
 	e.kept.Now.add(trace, innerRun{
+		id:       run.ID,
 		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
 		well:   within.Succeeded != classify.No && d.Run != nil && assemble.NeedsNoAction(d.Run.Outcome),
 		counts: run.Announced.Known || run.Announced.Requests > 0,
@@ -156,6 +160,21 @@ func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 	g.n++
 }
 
+// remove removes a run.
+func (g *runsByTrace) remove(trace pcommon.TraceID, id pcommon.SpanID) {
+	list := g.byTrace[trace]
+	kept := slices.DeleteFunc(list, func(r innerRun) bool { return r.id == id })
+	if len(kept) == len(list) {
+		return
+	}
+	g.n -= len(list) - len(kept)
+	if len(kept) == 0 {
+		delete(g.byTrace, trace)
+		return
+	}
+	g.byTrace[trace] = kept
+}
+
 // of is what is known of the runs within the run of a release. They are a part of that
 // run from here on, where the release is its last. There may be nothing here of the
 // trace: t is nil.
@@ -173,7 +192,7 @@ func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				member = membersOf(release)
 			}
 			r := &list[i]
-			if r.covered || !r.position.Within(t, run, member) {
+			if r.covered && r.by != run.ID || !r.position.Within(t, run, member) {
 				continue
 			}
 			switch {

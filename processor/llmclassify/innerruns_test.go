@@ -364,8 +364,10 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	e.add(now, traceID(3), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
 
-	for range 3 * maxInnerRuns {
-		e.add(now, traceID(4), run(2, 9), assemble.Inner{}, wentWell)
+	for n := range 3 * maxInnerRuns {
+		inner := run(2, 9)
+		inner.ID = pcommon.SpanID{2, byte(n >> 8), byte(n)}
+		e.add(now, traceID(4), inner, assemble.Inner{}, wentWell)
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
@@ -520,4 +522,87 @@ func TestEffectsOfARunWithoutAVerdict(t *testing.T) {
 	out := spansOf(h.out())
 	assert.Equal(t, verdict{}, verdictOf(out[spanID(10)]))
 	assert.Equal(t, confirm, verdictOf(out[spanID(1)]).safety, "a tool ran within it")
+}
+
+// A call that the next consumer refused, and that its sender sends again, is judged again. The
+// numbers of a run count once toward those that the run around it announced.
+func TestInnerRunIsRefused(t *testing.T) {
+	nothing := func(id, run byte, from, to float64) spanSpec {
+		return requestSpan(id, run, from, to).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	}
+	inner := []spanSpec{
+		nothing(11, 10, 0.3, 0.4),
+		toolSpan(12, 0.4, 0.45, "call_5", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded).under(10).with(semconv.RunID(spanID(10).String())),
+		runSpan(10, 0.2, 0.5, 1, 1).under(1).with(semconv.RunID(spanID(1).String())).failed("x"), otherSpan(9, 11, 0.3, 0.4),
+	}
+	outer := runSpan(1, 0, 2, 3, 2).failed("*net.OpError")
+	shown := requestSpan(3, 1, 0.6, 0.7).answered("tool_calls", counts{text: 3, inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}})
+	tool := toolSpan(4, 0.8, 0.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	for refusals := range 3 {
+		next := &flakyNext{fail: down}
+		h := newHarness(t, defaultConfig(), next)
+		for range refusals {
+			require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, inner...)), errDown)
+		}
+		next.fail = nil
+		h.consume(t, inner...)
+		h.consume(t, nothing(2, 1, 1, 1.5), outer)
+		h.pass(t, time.Second)
+		assert.NotContains(t, spansOf(outOf(&next.TracesSink)), spanID(1), "a request and a tool are on their way")
+		h.consume(t, shown, tool)
+		h.pass(t, defaultMaxHold)
+		got := verdicts(outOf(&next.TracesSink))[1]
+		assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, got.safety, "refused %d times", refusals)
+	}
+}
+
+// What a run within another one did counts again when the outer one is judged again.
+func TestOuterRunIsRefused(t *testing.T) {
+	inner := []spanSpec{
+		requestSpan(11, 10, 0.2, 0.3).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_5"}}).in("b"),
+		toolSpan(12, 0.4, 0.45, "call_5", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(10).without(semconv.RunIDKey).
+			with(semconv.RunID(spanID(10).String())).in("b"),
+		runSpan(10, 0.1, 0.5, 1, 1).under(1).in("b").failed("x"),
+	}
+	request := requestSpan(2, 1, 1, 1.5).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	outer := []spanSpec{request, runSpan(1, 0, 2, 1, 0).under(30).failed("*net.OpError"), otherSpan(30, 0, 0, 3)}
+	for refusals := range 2 {
+		next := new(flakyNext)
+		h := newHarness(t, defaultConfig(), next)
+		h.consume(t, inner...)
+		next.fail = down
+		for range refusals {
+			require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, outer...)), errDown)
+		}
+		next.fail = nil
+		h.consume(t, outer...)
+		h.pass(t, defaultMaxHold)
+		got := verdicts(outOf(&next.TracesSink))[1]
+		assert.Equal(t, semconv.RetryReasonToolSideEffect, got.reason, "refused %d times", refusals)
+	}
+}
+
+// A span that comes while the release of its run waits to be judged is judged after it,
+// whatever else of the trace is judged in that turn: it corrects the run.
+func TestLateWhileItsRunIsPending(t *testing.T) {
+	request, run := requestSpan(22, 21, 0.1, 1).answered("stop", answer), runSpan(21, 0, 3, 1, 0)
+	failed := runSpan(1, 0, 2, 1, 0).failed("*net.OpError")
+	late := toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	for name, calls := range map[string][][]spanSpec{
+		"alone":                {{handedOver()}, {failed}, {late}},
+		"with another run":     {{handedOver(), request}, {failed, run}, {late}},
+		"another run after it": {{handedOver(), request}, {failed}, {late}, {run}},
+		"another run before":   {{handedOver(), request}, {failed}, {run}, {late}},
+	} {
+		h := newHarness(t, defaultConfig(), nil)
+		for _, c := range calls {
+			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, c...)))
+		}
+		for h.shards[0].turn(t.Context()) {
+		}
+		got := verdicts(h.out())
+		assert.Equal(t, semconv.TriggerLate, got[3].trigger, name)
+		assert.Greater(t, got[3].safety, safe, name)
+		assert.EqualValues(t, 1, contradicted(t, h), name)
+	}
 }

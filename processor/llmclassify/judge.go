@@ -64,7 +64,7 @@ func judge(
 func checkClients(j *assemble.Judge, release *assemble.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
-		if m.Item != release.Run || !m.Out || !readable(m) || !verdictattr.OfClient(m.Span.Attributes()) {
+		if m.Role != hold.Run || m.ID != release.RunID || !m.Out || !readable(m) || !verdictattr.OfClient(m.Span.Attributes()) {
 			continue
 		}
 		given, _ := m.Span.Attributes().Get(string(semconv.RetrySafetyKey))

@@ -228,6 +228,13 @@ func TestSpanMemoryIsFast(t *testing.T) {
 		m.add(spanHash{7, 8})
 	}
 	assert.Equal(t, 1, m.Now.n)
+
+	m = newSpanMemory(t0, 10, 1000)
+	for range 100_000 {
+		m.add(spanHash{r.Uint64(), r.Uint64()})
+		m.limit++ // as other shards and tenants need less
+	}
+	assert.LessOrEqual(t, len(m.Now.tables), 60)
 }
 
 // What is said of the memory of what was judged is what the heap says, or more.

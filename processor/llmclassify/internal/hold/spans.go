@@ -111,11 +111,11 @@ func (t markTable) place(h spanHash) *uint32 {
 	}
 }
 
-// add adds a span, with room for no more than limit of them. One that is in an earlier table
-// is added again.
+// add adds a span, with room for about limit of them: a limit that grows little by little makes
+// few tables. One that is in an earlier table is added again.
 func (m *marks) add(h spanHash, limit int) {
 	if m.room == 0 {
-		m.room = max(min(max(3*m.n, minMarks), limit-m.n), 1)
+		m.room = max(min(max(3*m.n, minMarks), limit-m.n), m.n/8, 1)
 		m.tables = append(m.tables, make(markTable, m.room*4/3/len(markLine{})+1))
 	}
 	if at := m.tables[len(m.tables)-1].place(h); *at == freeMark {
