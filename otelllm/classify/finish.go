@@ -70,6 +70,22 @@ func ParseFinish(reasons []string) Finish {
 	return worst
 }
 
+// FailedFinish reports whether a finish reason is an error by itself: the provider ran out of
+// resources (DeepSeek), or could not parse what its model wrote (Gemini, Bedrock). Such an answer is not complete.
+func FailedFinish(reason string) bool {
+	switch reason {
+	case "insufficient_system_resource":
+		return true
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE",
+		"malformed_function_call", "unexpected_tool_call", "too_many_tool_calls", "malformed_response", "missing_thought_signature":
+		return true
+	case "malformed_model_output", "malformed_tool_use":
+		return true
+	default:
+		return false
+	}
+}
+
 // KnownFinish reports whether [ParseFinish] knows the meaning of a finish reason.
 func KnownFinish(reason string) bool {
 	if _, ok := finishes[reason]; ok {

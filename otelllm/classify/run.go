@@ -588,10 +588,19 @@ func (j *judge) outcomeUnknown() bool {
 			return false // nothing has failed so far
 		}
 		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls &&
-			!j.run.AnnouncedRequests.Observed() && !j.run.AnnouncedTools.Observed()
+			!j.run.AnnouncedRequests.Observed() && !j.run.AnnouncedTools.Observed() && !j.handedOver(last)
 	default:
 		return j.run.Ended == Yes && !j.run.AnnouncedRequests.Observed() && j.run.Within != Yes
 	}
+}
+
+// handedOver reports whether a call of a request handed the work over to another agent: no
+// further request of this one was due.
+func (j *judge) handedOver(request int) bool {
+	end := j.run.Requests[request].End
+	return slices.ContainsFunc(j.run.Tools, func(t Tool) bool {
+		return t.Handoff && t.Outcome == semconv.ToolOutcomeSucceeded && !t.Start.Add(clockGrain).Before(end)
+	})
 }
 
 // Failed reports whether a request failed by itself, that is, whether [Judge] diagnoses

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -18,9 +19,21 @@ func (j *judge) askedAgain(t *Tool) bool {
 	return last.HistoryCalls == nil && !last.Start.Add(clockGrain).Before(t.End)
 }
 
+// failedToParse reports whether the error of a tool is one of a parser of JSON: of JavaScript,
+// Python or the AI SDK.
+func (t *Tool) failedToParse() bool {
+	switch t.ErrorType[strings.LastIndexAny(t.ErrorType, ".:")+1:] {
+	case "SyntaxError", "JSONDecodeError", "InvalidToolInputError", "AI_InvalidToolInputError", "AI_JSONParseError":
+		return true
+	default:
+		return false
+	}
+}
+
 // inputUnsure reports whether a tool that failed may have got half an input: the request
-// before it broke off, was cut by a limit, or lacks the finish reason that was due, and no
-// response is known to have made the call. What failed then is not known to be the tool.
+// before it broke off, was cut by a limit, failed for an unknown reason or lacks the finish reason
+// that was due, and no response is known to have made the call. Where its end was not observed, the
+// tool's error shows it. What failed then is not known to be the tool.
 func (j *judge) inputUnsure(n int) bool {
 	t := &j.run.Tools[n]
 	if t.CallID != "" && j.isMade(n) {
@@ -37,10 +50,11 @@ func (j *judge) inputUnsure(n int) bool {
 	}
 	i := j.order[pos-1]
 	switch j.classifications[i].class {
-	case semconv.ClassStreamInterrupted, semconv.ClassWatchdogTimeout, semconv.ClassOutputLimited:
+	case semconv.ClassStreamInterrupted, semconv.ClassWatchdogTimeout, semconv.ClassOutputLimited, semconv.ClassUnclassified:
 		return true
 	case semconv.ClassUnset:
-		return j.states[i] == stateUnknown && j.run.Requests[i].Finish == FinishMissing
+		finish := j.run.Requests[i].Finish
+		return j.states[i] == stateUnknown && (finish == FinishMissing || finish == FinishNotObserved && t.failedToParse())
 	default:
 		return false
 	}

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/otelllm/otelllm-go/otelllm/classify"
+
 // finishRefusal is the finish reason of a refusal where the provider has none of its own.
 const finishRefusal = "refusal"
 
@@ -28,21 +30,10 @@ func finishReason(reason []byte) string {
 }
 
 // isFailure reports whether a finish reason is an error: that of OpenRouter, Mistral and
-// vLLM, DeepSeek's for a lack of resources, and those of Gemini and Bedrock for an output
-// of the model that they could not parse. Such an answer is not complete, whatever
+// vLLM, and those of [classify.FailedFinish]. Such an answer is not complete, whatever
 // preceded it.
 func isFailure(reason []byte) bool {
-	switch string(reason) {
-	case "error", "insufficient_system_resource":
-		return true
-	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
-		"MISSING_THOUGHT_SIGNATURE": // Gemini
-		return true
-	case "malformed_model_output", "malformed_tool_use": // Bedrock
-		return true
-	default:
-		return false
-	}
+	return string(reason) == "error" || classify.FailedFinish(string(reason))
 }
 
 // cutsInput reports whether an answer with this finish reason may end within the input of

@@ -110,6 +110,10 @@ func (e *ending) conclude(r *classify.Request) bool {
 	case e.known && (r.Failed == classify.Yes || e.unset && (e.errorType != "" || r.Finish <= classify.FinishMissing)):
 		// From an exception on a span with a finish reason the producer has recovered.
 		e.apply(r)
+	case slices.ContainsFunc(e.reasons, classify.FailedFinish):
+		reason := e.reasons[slices.IndexFunc(e.reasons, classify.FailedFinish)]
+		r.Failed, r.Basis, r.Finish = classify.Yes, classify.Corroborated, classify.FinishMissing
+		r.Provider.Kind, r.Provider.Code, r.Provider.InBand = semconv.ProviderErrorKindServerError, codeOf(reason), true
 	case r.Failed == classify.Yes: // the reason is not recorded
 		return false
 	case r.Finish > classify.FinishMissing:

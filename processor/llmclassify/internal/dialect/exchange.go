@@ -140,7 +140,7 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
 	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		// This side ended it: the exchange broke because of that.
-	case r.Transport.Cause != semconv.TransportCauseUnset && r.Basis == classify.Typed:
+	case r.Transport.Cause != semconv.TransportCauseUnset && r.Basis == classify.Typed && !x.closedBeforeHeaders(r):
 		// Its own producer records what broke, and where.
 	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
 		x.ofProvider(r)
@@ -149,6 +149,12 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	case x.fault.known && !x.fault.unstaged && !x.fault.timer && x.fault.provider == semconv.ProviderErrorKindUnset:
 		x.broke(r)
 	}
+}
+
+// closedBeforeHeaders reports whether the other side closed the connection and neither the
+// exchange nor the request has a status. The code of both is the same within a body.
+func (x *Exchange) closedBeforeHeaders(r *classify.Request) bool {
+	return r.Transport.Code == undSocket && baseName(x.fault.name) == undSocket && r.Status == 0 && x.Status == 0
 }
 
 // Explain adds to the facts of a request's span what the last exchange beneath it shows,

@@ -16,7 +16,7 @@ import (
 //
 // An error is ERROR with an exception event; the status of a truncated stream may be OK,
 // so that OK is not success. For JavaScript the finish reason stop is written for
-// truncated, aborted and empty streams, too, and proves nothing; on Responses the span of
+// truncated, aborted and empty streams, too, under either key, and proves nothing; on Responses the span of
 // a stream ends with its headers. A task is a step and not a run. The ids of calls are in
 // the older form only, and only with recorded content. Counts of tokens are not counts of
 // chunks: the one token of a truncated response is a placeholder. Histories are not
@@ -43,6 +43,7 @@ const (
 	traceloopWorkflow = "workflow"
 	traceloopAgent    = "agent"
 	traceloopTool     = "tool"
+	traceloopHandoff  = "handoff" // to another agent, of openai-agents
 	requestChat       = "chat"
 	requestCompletion = "completion"
 )
@@ -68,7 +69,7 @@ func (OpenLLMetry) Recognise(s *AttributeScan) Head {
 	switch s.traceloop {
 	case traceloopWorkflow, traceloopAgent:
 		return s.head(Run)
-	case traceloopTool:
+	case traceloopTool, traceloopHandoff:
 		return s.head(Tool)
 	}
 	return Head{}
@@ -83,6 +84,9 @@ func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
 		genAITool(span, into.Tool)
 		if v, ok := span.Attributes().Get(keyTraceloopEntity); ok && into.Tool.Name == "" {
 			into.Tool.Name = text(v)
+		}
+		if v, ok := span.Attributes().Get(keyTraceloopKind); ok {
+			into.Tool.Handoff = v.Str() == traceloopHandoff
 		}
 	case into.Run != nil && d.scope == scopePythonAgents:
 		readRunWithoutOK(span, into.Run) // see [GenAI]
@@ -120,14 +124,27 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 	}
 	e.streamed = streaming == classify.Yes
 	e.end(span, r)
-	python := d.scope == scopeOpenLLMetryPython || d.scope == scopePython
-	if !python && old.reasons == nil && streaming != classify.No && e.has(finishStop) {
+	if d.inventsStop(old.reasons != nil) && streaming != classify.No && e.has(finishStop) {
 		r.Finish = classify.FinishNotObserved
 	}
 	switch {
 	case e.conclude(r), r.Failed == classify.Yes:
 	case e.streamed && len(e.reasons) == 0 && e.unset:
 		r.Ended = semconv.StreamEndEOF
+	}
+}
+
+// inventsStop reports whether the producer writes the finish reason stop for each stream,
+// whatever came: all but those for Python, where the reason is under the newer key. Those for
+// JavaScript do under the older one, too.
+func (d OpenLLMetry) inventsStop(older bool) bool {
+	switch d.scope {
+	case scopeOpenLLMetryPython, scopePython:
+		return false
+	case scopeOpenLLMetryJS:
+		return true
+	default:
+		return !older
 	}
 }
 

@@ -123,9 +123,10 @@ func TestOpenLLMetryRequest(t *testing.T) {
 			answered(classify.FinishMaxTokens),
 		},
 		{
-			"older and newer: the older is the provider's own", traceloop(traceloopJS, statusOK, func() m { a := now("stop"); a["gen_ai.completion.0.finish_reason"] = "stop"; return a }()),
-			[]truth{success},
-			well, answered(classify.FinishStop),
+			"older and newer: both are invented", traceloop(traceloopJS, statusOK, func() m { a := now("stop"); a["gen_ai.completion.0.finish_reason"] = "stop"; return a }()),
+			[]truth{success, cut, inBand, stopped},
+			unknown,
+			classify.Request{},
 		},
 		{
 			"a whole answer's stop", traceloop("", statusOK, func() m { a := now("stop"); a["gen_ai.is_streaming"] = false; return a }()),
@@ -152,7 +153,7 @@ func TestOpenLLMetryCalls(t *testing.T) {
 }
 
 func TestOpenLLMetryOthers(t *testing.T) {
-	for kind, want := range map[string]Kind{"workflow": Run, "agent": Run, "tool": Tool, "task": Other, "unknown": Other} {
+	for kind, want := range map[string]Kind{"workflow": Run, "agent": Run, "tool": Tool, "handoff": Tool, "task": Other, "unknown": Other} {
 		head, _, _ := traceloop("", statusUnset, map[string]any{"traceloop.span.kind": kind}).read(t)
 		assert.Equal(t, want, head.Kind, kind)
 	}

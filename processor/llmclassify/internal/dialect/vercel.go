@@ -130,7 +130,7 @@ func vercelEnd(e *ending, r *classify.Request) {
 		// has no finish reason.
 		r.Failed, r.Basis = classify.Yes, classify.Corroborated
 		r.Provider.Kind, r.Provider.InBand = semconv.ProviderErrorKindUnknown, true
-	case e.nothing && r.Failed != classify.Yes && r.Status < 400 && !e.known && (e.has(finishOther) || e.has(finishInterrupted)):
+	case e.nothing && r.Failed != classify.Yes && r.Status < 400 && !e.known && (e.has(finishOther) || e.has(finishUnknown) || e.has(finishInterrupted)):
 		// It ended cleanly, and nothing was in it.
 		r.Finish = classify.FinishMissing
 		nothingIn(r, classify.Inferred)
