@@ -94,6 +94,7 @@ func TestToolsOnHalfAnInput(t *testing.T) {
 		{"it failed, and then was well", []Request{little(0, 0.5, broke), little(0.6, 1, finish(FinishToolCalls))}, "", blamed},
 		{"it was well, and then failed", []Request{little(0, 0.5, finish(FinishToolCalls)), little(0.6, 1, broke)}, "", unsure},
 		{"the one that broke off began later", []Request{little(0, 1, finish(FinishToolCalls)), little(3, 4, broke)}, "", blamed},
+		{"it failed for an unknown reason", []Request{little(0, 1, func(r *Request) { r.Failed = Yes })}, "", unsure},
 		{"no request", nil, "", blamed},
 	} {
 		run := Run{Start: at(0), End: at(9), Ended: Yes, Requests: tt.before, Tools: []Tool{
@@ -111,6 +112,50 @@ func TestToolsOnHalfAnInput(t *testing.T) {
 			assert.Equal(t, semconv.OriginUnknown, v.Tools[0].Origin, tt.name)
 			assert.Equal(t, semconv.ConfidenceLow, v.Tools[0].Confidence, tt.name)
 		}
+	}
+}
+
+// Where the end of the request before it was not observed, the error of the tool shows that it
+// got half an input.
+func TestToolsThatFailToParse(t *testing.T) {
+	for errorType, want := range map[string]semconv.Class{
+		"SyntaxError": semconv.ClassUnclassified, "json.decoder.JSONDecodeError": semconv.ClassUnclassified, "AI_InvalidToolInputError": semconv.ClassUnclassified,
+		"PatchError": semconv.ClassToolFailed, "": semconv.ClassToolFailed,
+	} {
+		tool := Tool{Start: at(1), End: at(2), Outcome: semconv.ToolOutcomeFailed, ErrorType: errorType}
+		run := Run{Start: at(0), End: at(9), Ended: Yes, Requests: []Request{little(0, 1, nil)}, Tools: []Tool{tool}}
+		assert.Equal(t, want, Judge(&run).Tools[0].Class, errorType)
+		run.Requests[0].Ended, run.Requests[0].Finish, run.Requests[0].Basis = semconv.StreamEndTerminalEvent, FinishToolCalls, Typed
+		assert.Equal(t, semconv.ClassToolFailed, Judge(&run).Tools[0].Class, "%s, on a whole input", errorType)
+	}
+}
+
+// A run whose last answer asked for tools has done its work if one of them handed over to
+// another agent, after that answer.
+func TestHandedOver(t *testing.T) {
+	asked := little(0, 1, func(r *Request) { r.Ended, r.Basis, r.Finish = semconv.StreamEndTerminalEvent, Typed, FinishToolCalls })
+	for name, tt := range map[string]struct {
+		tool Tool
+		want semconv.RunOutcome
+	}{
+		"handed over":     {Tool{Start: at(1), End: at(2), Outcome: semconv.ToolOutcomeSucceeded, Handoff: true}, semconv.RunOutcomeSucceeded},
+		"another tool":    {Tool{Start: at(1), End: at(2), Outcome: semconv.ToolOutcomeSucceeded}, semconv.RunOutcomeIncomplete},
+		"before it asked": {Tool{Start: at(0.1), End: at(0.2), Outcome: semconv.ToolOutcomeSucceeded, Handoff: true}, semconv.RunOutcomeIncomplete},
+		"in vain":         {Tool{Start: at(1), End: at(2), Outcome: semconv.ToolOutcomeFailed, Handoff: true}, semconv.RunOutcomeFailed},
+	} {
+		run := Run{Start: at(0), End: at(3), Ended: Yes, Requests: []Request{asked}, Tools: []Tool{tt.tool}}
+		assert.Equal(t, tt.want, Judge(&run).Run.Outcome, name)
+	}
+}
+
+// Finish reasons that are errors have no other meaning.
+func TestFailedFinish(t *testing.T) {
+	for _, reason := range []string{"MALFORMED_FUNCTION_CALL", "malformed_tool_use", "insufficient_system_resource"} {
+		assert.True(t, FailedFinish(reason), reason)
+		assert.False(t, KnownFinish(reason), reason)
+	}
+	for reason := range finishes {
+		assert.False(t, FailedFinish(reason), reason)
 	}
 }
 
