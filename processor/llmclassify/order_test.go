@@ -72,6 +72,9 @@ type arriving struct {
 	end   processEnd    // of the process before that
 	down  time.Duration // until the next one begins
 	spans []placed
+	// refusals is how often the next consumer refuses what the call does not hold, so that its
+	// sender sends it again.
+	refusals int
 }
 
 // processEnd is how a process ends, if it does.
@@ -111,7 +114,7 @@ func (a *arrivals) String() string {
 		if c.end != goesOn {
 			fmt.Fprintf(&out, "\n  %v for %v", c.end, c.down)
 		}
-		fmt.Fprintf(&out, "\n  after %v:", c.after)
+		fmt.Fprintf(&out, "\n  after %v, %d refusals:", c.after, c.refusals)
 		for _, p := range c.spans {
 			fmt.Fprintf(&out, " %v", p)
 		}
@@ -142,7 +145,8 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 	if slices.ContainsFunc(a.calls, func(c arriving) bool { return c.end != goesOn }) {
 		d = newDisk()
 	}
-	h := a.start(t, d, nil, 0)
+	next := new(flakyNext)
+	h := a.start(t, d, next, nil, 0)
 	a.whole = map[spanKey]semconv.RetrySafety{}
 	excused := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
@@ -150,14 +154,14 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 			require.NoError(t, h.Shutdown(t.Context()))
 		}
 		if a.calls[i].end != goesOn {
-			h = a.start(t, d, h, a.calls[i].down)
+			h = a.start(t, d, next, h, a.calls[i].down)
 			for _, p := range a.calls[i].spans { // what was above them, or explained them, is not known any more
 				excused[p.TraceID()] = true
 			}
 		}
 		h.passStepwise(t, a.calls[i].after)
 		a.tooSoonOrLate(i, outcomeOf(h.out()), excused)
-		require.NoError(t, h.ConsumeTraces(t.Context(), a.calls[i].traces()))
+		h.send(t, next, &a.calls[i])
 	}
 	h.passStepwise(t, 2*a.cfg.MaxHold)
 	for _, s := range h.shards {
@@ -174,21 +178,34 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 }
 
 // start starts a process, so long after another one if there was one.
-func (a *arrivals) start(t *testing.T, d *disk, before *harness, down time.Duration) *harness {
+func (a *arrivals) start(t *testing.T, d *disk, next *flakyNext, before *harness, down time.Duration) *harness {
 	t.Helper()
-	if before == nil {
-		h := newHarness(t, a.cfg, nil)
-		h.limits = a.limits
-		if d != nil {
-			h.openOn(t, d)
-		}
-		return h
+	h := newHarness(t, a.cfg, next)
+	h.sink, h.limits = &next.TracesSink, a.limits
+	if before != nil {
+		h.clock.advance(before.clock.Now().Add(down).Sub(t0))
 	}
-	h := newHarness(t, a.cfg, before.sink)
-	h.sink, h.limits = before.sink, a.limits
-	h.clock.advance(before.clock.Now().Add(down).Sub(t0))
-	h.openOn(t, d)
+	if d != nil {
+		h.openOn(t, d)
+	}
 	return h
+}
+
+// send sends a call until it is taken.
+func (h *harness) send(t *testing.T, next *flakyNext, c *arriving) {
+	t.Helper()
+	next.fail = down
+	for range c.refusals {
+		err := h.classifier.ConsumeTraces(t.Context(), c.traces())
+		if err == nil { // everything is held
+			next.fail = nil
+			h.settle(t.Context())
+			return
+		}
+		require.ErrorIs(t, err, errDown)
+	}
+	next.fail = nil
+	require.NoError(t, h.ConsumeTraces(t.Context(), c.traces()))
 }
 
 // interrupted is the same with some ends of the process.
@@ -743,7 +760,11 @@ func (a *arrivals) deliver(g *rand.Rand, list []placed, within time.Duration) {
 	}
 	n := 1 + g.IntN(min(len(spans), 8))
 	for i := range n {
-		a.calls = append(a.calls, arriving{after: time.Duration(g.Int64N(int64(within) / int64(n))), spans: spans[i*len(spans)/n : (i+1)*len(spans)/n]})
+		c := arriving{after: time.Duration(g.Int64N(int64(within) / int64(n))), spans: spans[i*len(spans)/n : (i+1)*len(spans)/n]}
+		if g.IntN(4) == 0 {
+			c.refusals = 1 + g.IntN(2)
+		}
+		a.calls = append(a.calls, c)
 	}
 }
 
