@@ -17,6 +17,9 @@ const (
 	metadataAt = lengthAt + 4
 )
 
+// minSpan is how many bytes of an entry a span has at least: what it is, and its length.
+const minSpan = 2
+
 func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) ([]byte, error) {
 	spans, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	if err != nil {

@@ -42,7 +42,7 @@ type entry struct {
 	seq    uint64
 	states []State       // by span
 	left   int           // spans that are not Done
-	dirty  bool          // its states are not written yet
+	dirty  []uint32      // the blocks of its states that are not written yet, in order
 	place  *list.Element // in the list of live entries
 
 	forgotten map[uint32]struct{} // spans that are Done once they are Spent
@@ -51,11 +51,16 @@ type entry struct {
 // The keys of a journal. An entry is immutable; the states of its spans are stored beside
 // it.
 //
-//	bounds       the first number that may be live, and one that is above all
-//	<n>          entry n: header and spans
-//	<n>.states   one byte a span; absent while all are held
-//	owner        whose journal it is, see SetOwner
-//	aside.<key>  what was stored under a key and was unreadable
+//	bounds          the first number that may be live, and one that is above all
+//	<n>             entry n: header and spans
+//	<n>.states      the states of its first blockSpans spans, one byte each; absent while
+//	                these are all held
+//	<n>.states.<i>  likewise those of its block i; only calls with more spans have these
+//	owner           whose journal it is, see SetOwner
+//	aside.<key>     what was stored under a key and was unreadable
+//
+// A change of a span writes its block, not the states of all spans of its call: what one
+// call costs stays in proportion to its spans, whatever becomes of them in which order.
 //
 // What was judged is stored under keys of its own, see judgedKey; earlier versions did not
 // write it. All values are sealed. Earlier versions wrote bounds, states and the index of
@@ -70,6 +75,27 @@ const (
 // ahead is how many numbers are claimed at a time, so that the bounds need not be written
 // with each entry.
 const ahead = 1024
+
+// blockSpans is how many spans have their states in one block.
+const blockSpans = 1024
+
+// blocks is how many blocks the states of so many spans have.
+func blocks(spans int) uint32 {
+	return uint32(max(1, (spans+blockSpans-1)/blockSpans)) //nolint:gosec // an entry has fewer spans than that
+}
+
+// blockOf is the part of states that is in a block.
+func blockOf(states []State, block uint32) []State {
+	from := int(block) * blockSpans
+	return states[from:min(from+blockSpans, len(states))]
+}
+
+func blockKey(seq uint64, block uint32) string {
+	if block == 0 {
+		return key(seq) + statesKey
+	}
+	return key(seq) + statesKey + "." + strconv.FormatUint(uint64(block), 10)
+}
 
 func key(seq uint64) string { return strconv.FormatUint(seq, 10) }
 
@@ -204,19 +230,29 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	if value == nil {
 		return nil, nil, nil
 	}
-	states, err := j.client.Get(ctx, key(seq)+statesKey)
-	if err != nil {
+	r, unreadable := decode(value)
+	spans := len(value) / minSpan // at most, if it is unreadable
+	if unreadable == nil {
+		spans = len(r.States)
+	}
+	stored := make([]*storage.Operation, blocks(spans))
+	for i := range stored {
+		stored[i] = storage.GetOperation(blockKey(seq, uint32(i))) //nolint:gosec // see blocks
+	}
+	if err := j.client.Batch(ctx, stored...); err != nil {
 		return nil, nil, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
 	}
-	r, err := decode(value)
-	if err != nil {
-		j.entryUnreadable(ctx, seq, value, states, err)
+	if unreadable != nil {
+		j.entryUnreadable(ctx, seq, value, stored, unreadable)
 		return nil, nil, nil
 	}
-	if known, err := readStates(states, len(r.States)); err == nil {
-		r.States = known
-	} else {
-		j.statesUnreadable(ctx, seq, states, err)
+	for i, op := range stored {
+		block := blockOf(r.States, uint32(i)) //nolint:gosec // see blocks
+		if known, err := readStates(op.Value, len(block)); err == nil {
+			copy(block, known)
+		} else {
+			j.statesUnreadable(ctx, seq, op, err)
+		}
 	}
 	e := &entry{seq: seq, states: slices.Clone(r.States)}
 	r.dropDone(e)
@@ -294,10 +330,12 @@ func (j *Journal) setAside(ctx context.Context, key string, value []byte, more .
 	return aside, j.client.Batch(ctx, append(ops, more...)...)
 }
 
-func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value, states []byte, why error) {
+func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value []byte, states []*storage.Operation, why error) {
 	var more []*storage.Operation
-	if states != nil {
-		more = append(more, storage.SetOperation(asidePrefix+key(seq)+statesKey, states), storage.DeleteOperation(key(seq)+statesKey))
+	for _, op := range states {
+		if op.Value != nil {
+			more = append(more, storage.SetOperation(asidePrefix+op.Key, op.Value), storage.DeleteOperation(op.Key))
+		}
 	}
 	aside, err := j.setAside(ctx, key(seq), value, more...)
 	if err != nil {
@@ -308,14 +346,14 @@ func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value, states
 		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
 }
 
-func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, value []byte, why error) {
-	aside, err := j.setAside(ctx, key(seq)+statesKey, value)
+func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, block *storage.Operation, why error) {
+	aside, err := j.setAside(ctx, block.Key, block.Value)
 	if err != nil {
 		j.logger.Error("Failed to move unreadable states of the journal", zap.Uint64("entry", seq), zap.Error(err))
 		return
 	}
-	j.logger.Warn("The states of the spans of an entry of the journal are unreadable; spans of it that were forwarded are forwarded again",
-		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
+	j.logger.Warn("States of the spans of an entry of the journal are unreadable; those of these spans that were forwarded are forwarded again",
+		zap.Uint64("entry", seq), zap.Int("bytes", len(block.Value)), zap.String("key", aside), zap.Error(why))
 }
 
 // Append writes a call that arrived at this time with this metadata. The journal then
@@ -386,9 +424,12 @@ func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byt
 			if state == Done {
 				t.entry.left--
 			}
-			if !t.entry.dirty {
-				t.entry.dirty = true
+			if len(t.entry.dirty) == 0 {
 				j.changed = append(j.changed, t.entry)
+			}
+			block := t.index / blockSpans
+			if at, known := slices.BinarySearch(t.entry.dirty, block); !known {
+				t.entry.dirty = slices.Insert(t.entry.dirty, at, block)
 			}
 		}
 	}
@@ -431,10 +472,15 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 	ops := make([]*storage.Operation, 0, 2*len(j.changed)+4)
 	for _, e := range j.changed {
 		if e.left > 0 {
-			ops = append(ops, storage.SetOperation(key(e.seq)+statesKey, sealStates(e.states)))
+			for _, block := range e.dirty {
+				ops = append(ops, storage.SetOperation(blockKey(e.seq, block), sealStates(blockOf(e.states, block))))
+			}
 			continue
 		}
-		ops = append(ops, storage.DeleteOperation(key(e.seq)), storage.DeleteOperation(key(e.seq)+statesKey))
+		ops = append(ops, storage.DeleteOperation(key(e.seq)))
+		for block := range blocks(len(e.states)) {
+			ops = append(ops, storage.DeleteOperation(blockKey(e.seq, block)))
+		}
 	}
 	j.mu.Unlock()
 	if len(judged) > 0 || j.judged.pending {
@@ -447,7 +493,7 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.changed {
-		e.dirty = false
+		e.dirty = e.dirty[:0]
 		if e.left == 0 {
 			j.remove(e)
 		}

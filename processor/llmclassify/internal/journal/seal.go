@@ -91,7 +91,7 @@ func readRange(magic string, value []byte) (first, end uint64, err error) {
 	return first, end, nil
 }
 
-// sealStates seals the states of an entry's spans, one byte for each.
+// sealStates seals the states of a block of spans, one byte for each.
 func sealStates(states []State) []byte {
 	value := make([]byte, sealSize, sealSize+len(states))
 	copy(value, statesMagic)
@@ -101,7 +101,7 @@ func sealStates(states []State) []byte {
 	return sealed(value)
 }
 
-// readStates reads the states of an entry with this many spans, also those that an earlier
+// readStates reads the states of a block of this many spans, also those that an earlier
 // version wrote without a checksum. Without a value all spans are held.
 func readStates(value []byte, spans int) ([]State, error) {
 	states := make([]State, spans)
