@@ -222,11 +222,11 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before or forgotten, the spans went early to make room or for a shutdown,
+// others were judged before or forgotten, spans have one id, the spans went early to make room or for a shutdown,
 // or they are beneath a root that did not wait for them. A root with nothing of its service beneath it is
 // taken for all that there is, and so is one that only passes a request on.
 func (j *Judge) partial(release *Release) bool {
-	if release.Missing {
+	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
 		return true
 	}
 	switch release.Reason {
@@ -448,6 +448,16 @@ func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	default:
 		return nil
 	}
+}
+
+// effectsOf is what a request or tool did.
+func effectsOf(m *Member) classify.Effects {
+	if m.Role == hold.Request {
+		return judgeRequest(m, classify.Upstream{}).Effects
+	}
+	run := classify.Run{Tools: make([]classify.Tool, 1), EndedBy: noRun}
+	m.Known.Tool(m.Span, &run.Tools[0])
+	return classify.Judge(&run).Effects
 }
 
 // judgeRequest is judgeAlone for a request, with what it did.

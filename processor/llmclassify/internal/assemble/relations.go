@@ -24,6 +24,8 @@ type relation struct {
 	duplicate bool
 	// first is the index of the same span, delivered before, or -1.
 	first int
+	// clashes: another span, which is not the same, has its id.
+	clashes bool
 	// attempts are the requests beneath it whose logical call it is. They are one request
 	// with it, so that it is not one of the run's requests itself.
 	attempts []int
@@ -44,8 +46,10 @@ func relations(release *Release, s []relation) []relation {
 		m := &members[i]
 		s[i].above, s[i].first = -1, -1
 		if first := find(m.ID); first != i && !m.Foreign {
-			s[i].first = first
-			continue
+			if s[i].clashes = !sameSpan(m, &members[first]); !s[i].clashes {
+				s[i].first = first
+				continue
+			}
 		}
 		above := find(m.Above)
 		s[i].apart = m.Foreign
@@ -207,6 +211,20 @@ func detail(m *Member) int {
 	default:
 		return 0
 	}
+}
+
+// sameSpan reports whether two members with one id are one span, delivered twice, as far as
+// the run is concerned.
+func sameSpan(a, b *Member) bool {
+	if a.Role != b.Role || a.Start != b.Start || a.End != b.End {
+		return false
+	}
+	if a.Role == hold.Run {
+		x, y := a.Announced, b.Announced
+		x.Void, y.Void = false, false
+		return x == y
+	}
+	return effectsOf(a) == effectsOf(b)
 }
 
 // finder returns a function that finds members by id: the first of several, or -1.

@@ -137,18 +137,21 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 		r.latest = max(r.latest, it.Start)
 	}
 	switch {
-	case !first:
-	case it.Root() && it.Held():
-		r.members.add(it.Role)
-		t.roots = append(t.roots, it)
-	case it.Role != Run:
-		r.members.add(it.Role)
-	default:
+	case it.Role == Run:
+		if r.span != nil && !r.span.Gone() {
+			break
+		}
 		r.span = it
 		t.spans = append(t.spans, it)
 		if !it.Announced.Known {
 			t.settle(it, settled, RunEnded)
 		}
+	case !first:
+	case it.Root() && it.Held():
+		r.members.add(it.Role)
+		t.roots = append(t.roots, it)
+	default:
+		r.members.add(it.Role)
 	}
 }
 
