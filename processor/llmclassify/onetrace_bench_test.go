@@ -65,6 +65,25 @@ var traceShapes = []traceShape{
 	{"runs within one another", 512, func(i, _ int) (spanSpec, int, int, int) {
 		return runSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
 	}},
+	{"requests beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 0) }},
+	{"requests beside runs beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 32) }},
+}
+
+// beneathAChain is one of the spans that pass, which are above all others, one of these runs,
+// which wait for a request, or a request beside them. The first one is a request, too.
+func beneathAChain(i, n, runs int) (spanSpec, int, int, int) {
+	const passed = 120
+	at := 1 + float64(i)/1e3
+	switch {
+	case i > 1 && i <= passed:
+		return otherSpan(1, 0, 0, 1000), i, i + 1, 0
+	case i == passed+1:
+		return otherSpan(1, 0, 0, 1000), i, n + 1, 0
+	case i > 1 && i <= passed+1+runs:
+		return runSpan(1, float64(i)/1e6, 1000, 1, 0), i, 2, 0
+	default:
+		return chatSpan(1, 0, at, at+1).finished("stop"), i, 2, 0
+	}
 }
 
 // openRun is one of n/2 runs of one request: the requests come first.

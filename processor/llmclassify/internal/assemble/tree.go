@@ -245,7 +245,8 @@ func (c chain) representative() pcommon.SpanID {
 // and the run only if no other LLM span is above it.
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	var named *Item // the run that yields and that the last LLM span names
-	for range maxDepth {
+	passed := 0     // spans in a row that are not held
+	for n := 0; n < maxDepth; n++ {
 		c.steps++
 		above := t.Item(id)
 		if above == nil {
@@ -259,9 +260,13 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 			default:
 				id = parent
 			}
+			if passed++; passed == fewPassed && t.Still() {
+				over := memoOf(t).over(t, id)
+				n, c.steps, id = n+over.steps, c.steps+over.steps, over.to
+			}
 			continue
 		}
-		named = nil
+		named, passed = nil, 0
 		if above.Role == hold.Run {
 			c.run, c.yields = above.ID, above.Yields
 			if !c.yields {
@@ -286,7 +291,7 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 
 const (
 	// maxRuns bounds how many runs of a trace are searched, the newest first, and maxSteps
-	// how many spans above them are looked at.
+	// how many spans above them are looked at, unless that is remembered.
 	maxRuns  = 256
 	maxSteps = 512
 	// maxSkew is the largest difference between the clocks of two services.
@@ -304,8 +309,12 @@ const ClockGrain = pcommon.Timestamp(time.Millisecond)
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	var found *Item
 	runs := t.Runs()
+	runs = runs[max(0, len(runs)-maxRuns):]
+	if len(runs) > fewRuns && t.Still() {
+		return memoOf(t).innermost(t, runs, it, unseen)
+	}
 	steps := 0
-	for _, run := range runs[max(0, len(runs)-maxRuns):] {
+	for _, run := range runs {
 		if run.Yields || run == it || found != nil && !innerOf(run, found) || !began(it, run) {
 			continue
 		}
@@ -322,8 +331,10 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 
 // innerOf reports whether run a is further in than run b, as far as their times show: it
 // began later, or at the same time and ended earlier. Of those at the same time one is.
-func innerOf(a, b *Item) bool {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:])) > 0
+func innerOf(a, b *Item) bool { return compareInner(a, b) > 0 }
+
+func compareInner(a, b *Item) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // began reports whether an item began within run, by their clocks.

@@ -77,11 +77,11 @@ func (b *Buffer[F]) yields(t *Trace[F], r *run[F]) bool {
 	if !r.span.Yields {
 		return false
 	}
-	place := b.cfg.Locate(t, r.span)
+	place := b.locate(t, r.span)
 	if place.Open {
 		joined := b.joinResponses(t)
 		if b.joinRun(t, r.id) || joined {
-			place = b.cfg.Locate(t, r.span)
+			place = b.locate(t, r.span)
 		}
 	}
 	if place.Open && r.awaits != place.Unseen {

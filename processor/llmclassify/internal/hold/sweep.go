@@ -83,7 +83,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 	n = min(len(t.roots), b.cfg.Limits.Sweep)
 	for _, it := range t.roots[:n] {
 		if it.Held() {
-			complete = append(complete, b.cfg.Locate(t, it).Run)
+			complete = append(complete, b.locate(t, it).Run)
 		}
 	}
 	t.roots = slices.Delete(t.roots, 0, n)
@@ -129,7 +129,7 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		switch {
 		case !s.span.Held():
 		case s.why == Complete:
-			complete = append(complete, b.cfg.Locate(t, s.span).Run)
+			complete = append(complete, b.locate(t, s.span).Run)
 		default:
 			r := t.runs.get(s.span.ID)
 			r.settled = true
@@ -188,6 +188,17 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 	return joinSessions(groups)
 }
 
+// stepsPerWork is how many spans that passed are looked up in the time of one item.
+const stepsPerWork = 8
+
+// locate is Config.Locate. Long chains of parents count as work.
+func (b *Buffer[F]) locate(t *Trace[F], it *Item[F]) Place {
+	place := b.cfg.Locate(t, it)
+	b.work += t.steps / stepsPerWork
+	t.steps = 0
+	return place
+}
+
 func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[F] {
 	groups := make([]*group[F], 0, 2)
 	var byRun map[pcommon.SpanID]*group[F] // when there are many
@@ -203,11 +214,13 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		return nil
 	}
 	b.work += len(t.items)
+	t.still = true
+	defer func() { t.still, t.memo = false, nil }()
 	for _, it := range t.items {
 		if it.Gone() {
 			continue
 		}
-		place := b.cfg.Locate(t, it)
+		place := b.locate(t, it)
 		it.ByTime = place.ByTime
 		g := find(place.Run)
 		if g == nil {

@@ -33,6 +33,10 @@ type Trace[F any] struct {
 	began   age              // when the first of it arrived
 	rests   age              // it is not swept before this time, unless to make room
 
+	still bool // nothing of it changes
+	memo  any  // of Config.Locate, while still
+	steps int  // spans that passed and were looked up, since they were counted as work
+
 	// missing: facts of it were forgotten, so that a run of it may have done more than is here.
 	missing bool
 	// linksLost: there was no room for links of it.
@@ -89,8 +93,19 @@ func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
 
 // Parent returns the parent of a span that passed and is not held.
 func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
+	t.steps++
 	return t.links.parent(id)
 }
+
+// Still reports whether nothing of the trace changes before all of its items are located. Then
+// Memo is what SetMemo was last called with, nil before.
+func (t *Trace[F]) Still() bool { return t.still }
+
+// Memo is for what [Config.Locate] remembers, see [Trace.Still].
+func (t *Trace[F]) Memo() any { return t.memo }
+
+// SetMemo sets the memo of a trace that is still.
+func (t *Trace[F]) SetMemo(memo any) { t.memo = memo }
 
 // Runs are the run spans that are here.
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }

@@ -1,0 +1,155 @@
+package assemble
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+)
+
+func numbered(n int) (id pcommon.SpanID) {
+	binary.BigEndian.PutUint64(id[:], uint64(n)) //nolint:gosec // not negative
+	return id
+}
+
+// bufferOf is a buffer whose items are located by this function.
+func bufferOf(locate func(*Trace, *Item) hold.Place) *hold.Buffer[Known] {
+	return hold.New(t0, hold.Config[Known]{
+		MaxHold: time.Minute, Settle: time.Second, RunTimeout: time.Hour, MaxSpansPerRun: 100_000, MaxFactBytes: 1 << 30,
+		Locate: locate, Read: func(*Item) int { return 1 },
+	})
+}
+
+// What is remembered of a trace changes no place in it: chains of spans that passed, which end
+// in a root, in a span that is not here, in a run or in themselves, are as if each one was
+// climbed, and so are runs beneath them.
+func TestMemoChangesNoPlace(t *testing.T) {
+	located, byTime, beneath := 0, 0, 0
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable on purpose
+		n := []int{2, 6, 40, 127, 128, 129, 300}[r.IntN(7)]
+		var links []hold.Link
+		for i := range n {
+			links = append(links, hold.Link{Trace: traceID, ID: numbered(1000 + i), Parent: numbered(1001 + i)})
+		}
+		switch r.IntN(4) {
+		case 0:
+			links[n-1].Parent = pcommon.SpanID{}
+		case 1:
+			links[n-1].Parent = numbered(1000 + r.IntN(n))
+		}
+		if r.IntN(2) == 0 { // two chains
+			links[r.IntN(n)].Parent = numbered(5000)
+		}
+		var items []*Item
+		for i := range r.IntN(12) {
+			from := pcommon.Timestamp(r.IntN(20))
+			items = append(items, &Item{
+				ID: numbered(2000 + i), Parent: numbered(1000 + r.IntN(n+2)), Role: hold.Run, Size: 1,
+				Start: from * 1e9, End: (from + pcommon.Timestamp(r.IntN(40))) * 1e9, Announced: hold.Announced{Known: true, Requests: 1},
+			})
+		}
+		if len(items) > 0 && r.IntN(4) == 0 {
+			links[r.IntN(n)].Parent = items[0].ID
+		}
+		for i := range 30 {
+			items = append(items, &Item{ID: numbered(3000 + i), Parent: numbered(1000 + r.IntN(n+2)), Size: 1, Start: pcommon.Timestamp(r.IntN(60)) * 1e9})
+		}
+		b := bufferOf(func(trace *Trace, it *Item) hold.Place {
+			place := Locate(trace, it)
+			if !trace.Still() || it.Role == hold.Run {
+				return place
+			}
+			located++
+			want := plainPlace(trace, it)
+			require.Equal(t, want, place, "seed %d", seed)
+			if place.ByTime {
+				byTime++
+			} else if place.Known {
+				beneath++
+			}
+			return place
+		})
+		b.Add(t0, []Arrival{{Trace: traceID, Items: items}}, links)
+		b.Due(t0.Add(2*time.Minute), 1000)
+	}
+	assert.Greater(t, located, 10_000)
+	assert.Greater(t, byTime, 1000)
+	assert.Greater(t, beneath, 100)
+}
+
+// plainPlace is the place of a request that names no run, above which are no other requests.
+func plainPlace(t *Trace, it *Item) hold.Place {
+	above := func(id pcommon.SpanID) (run *Item, unseen pcommon.SpanID) {
+		for range maxDepth {
+			if run = t.Item(id); run != nil {
+				return run, unseen
+			}
+			parent, ok := t.Parent(id)
+			if !ok {
+				return nil, id
+			}
+			id = parent
+		}
+		return nil, unseen
+	}
+	run, unseen := above(it.Parent)
+	switch {
+	case run != nil:
+		return hold.Place{Run: run.ID, Known: true}
+	case unseen.IsEmpty():
+		return hold.Place{Run: it.Parent}
+	}
+	for _, other := range t.Runs() {
+		if _, at := above(other.Parent); at != unseen && began(it, other) && (run == nil || innerOf(other, run)) {
+			run = other
+		}
+	}
+	if run != nil {
+		return hold.Place{Run: run.ID, Known: true, ByTime: true}
+	}
+	return hold.Place{Run: it.Parent, Open: true, Unseen: unseen}
+}
+
+// Chains of spans that passed count as work where each one is climbed, and items that share
+// one climb it once.
+func TestWorkBeneathAChain(t *testing.T) {
+	const links, requests = 120, 5000
+	work := func(locate func(*Trace, *Item) hold.Place) int {
+		b := bufferOf(locate)
+		var chain []hold.Link
+		for i := range links {
+			chain = append(chain, hold.Link{Trace: traceID, ID: numbered(1000 + i), Parent: numbered(1001 + i)})
+		}
+		var items []*Item
+		for i := range 200 {
+			items = append(items, &Item{ID: numbered(2000 + i), Parent: numbered(1000), Role: hold.Run, Size: 1, End: 9e9, Announced: hold.Announced{Known: true, Requests: 1}})
+		}
+		for i := range requests {
+			items = append(items, &Item{ID: numbered(5000 + i), Parent: numbered(1000), Size: 1, Start: 1e9})
+		}
+		b.Add(t0, []Arrival{{Trace: traceID, Items: items}}, chain)
+		before := b.Work()
+		b.Due(t0.Add(2*time.Minute), 1000)
+		return b.Work() - before
+	}
+	remembered := work(Locate)
+	assert.Less(t, remembered, 10*requests)
+	climbed := work(func(trace *Trace, it *Item) hold.Place {
+		for id := it.Parent; ; {
+			above, ok := trace.Parent(id)
+			if !ok {
+				break
+			}
+			id = above
+		}
+		return Locate(trace, it)
+	})
+	assert.Greater(t, climbed, remembered+requests*links/8)
+}
