@@ -224,7 +224,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		l.buffer.Trim()
 	}
 	l.releaser.release(ctx, nil)
-	if worked {
+	if worked || l.buffer.FactBytes() != int(l.factBytes.Load()) {
 		l.account()
 	}
 	return worked

@@ -233,7 +233,8 @@ func CompleteRuns[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases
 // selfContained reports whether the runs of these items depend on nothing but them: no
 // item was known before or may be explained by what comes later, each one is of a run
 // that announces its members, and none has a parent elsewhere, unless no other span
-// came with them (alone). Items of several runs must not be evidence for one another.
+// came with them (alone): the run around one of these may be above another span of the
+// call. Items of several runs must not be evidence for one another.
 func selfContained[F any](items []*Item[F], alone bool) bool {
 	if len(items) > maxCompared {
 		return false
@@ -249,7 +250,6 @@ func selfContained[F any](items []*Item[F], alone bool) bool {
 				return false
 			}
 			runs++
-			continue
 		}
 		if !alone && !it.Parent.IsEmpty() && indexOf(items, it.Parent) < 0 {
 			return false

@@ -84,6 +84,7 @@ type Buffer[F any] struct {
 
 	work      int         // what was looked at so far, about half a microsecond each
 	around    []*Trace[F] // those of which a run was released that may be within another one
+	left      []*Trace[F] // those that have left, with links that releases still have
 	touched   []*Trace[F] // scratch memory of Add
 	held      int         // spans
 	bytes     int         // estimated memory of held spans
@@ -295,8 +296,17 @@ const maxNewest = 64
 
 // Ready releases the runs that are complete because runs within them were released and
 // judged since the last call. Call it until it returns nothing. The traces of which
-// releases are still to be judged wait.
+// releases are still to be judged wait. The links of those that have left go.
 func (b *Buffer[F]) Ready(now time.Time, waits func(pcommon.TraceID) bool) (releases []Release[F]) {
+	if len(b.left) > 0 {
+		b.left = slices.DeleteFunc(b.left, func(t *Trace[F]) bool {
+			if waits(t.id) {
+				return false
+			}
+			b.factBytes -= t.links.size() * linkSize
+			return true
+		})
+	}
 	if len(b.around) == 0 { // the usual case
 		return nil
 	}

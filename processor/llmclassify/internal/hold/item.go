@@ -155,6 +155,9 @@ type Release[F any] struct {
 	// are Out go early, and their facts stay.
 	Final bool
 	Trace pcommon.TraceID
+	// Of is what is known of the trace beside its members: what leads upwards from them. It may
+	// have left the buffer, see [Buffer.Ready]. Nil if nothing is.
+	Of *Trace[F]
 	// RunID is the id of the run, or of the span that represents it. Named: a member names it.
 	RunID pcommon.SpanID
 	Named bool

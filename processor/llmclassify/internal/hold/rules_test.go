@@ -654,6 +654,22 @@ func TestLinksAreRemembered(t *testing.T) {
 	}
 }
 
+// The links of a trace are there until its last releases are judged, and count until then.
+func TestLinksOfReleases(t *testing.T) {
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1)})
+	b.Add(t0, nil, []Link{{trace1, id(7), id(1)}})
+	releases := add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0)})
+	require.Len(t, releases, 1)
+	require.Zero(t, b.Traces())
+	parent, ok := releases[0].Of.Passed(id(7))
+	assert.True(t, ok)
+	assert.Equal(t, id(1), parent)
+	assert.Empty(t, b.Ready(t0, func(trace pcommon.TraceID) bool { return trace == trace1 }))
+	assert.Equal(t, linkSize, b.FactBytes())
+	empty(t, b)
+}
+
 // A trace of many runs is indexed, and each run is still itself.
 func TestManyRuns(t *testing.T) {
 	const many = 3 * smallTrace

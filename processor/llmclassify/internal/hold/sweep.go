@@ -378,7 +378,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Release[F] {
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release[F]{
-		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
+		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
 		Missing:   t.missing || t.untested || t.incomplete != nil && t.incomplete(g.place.Run),
 		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps,
 		Members: make([]Member[F], 0, items+len(g.others)),
@@ -535,7 +535,9 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 				b.judged.Forgot(t.id)
 			}
 			b.watch(t.id, -1)
-			b.factBytes -= t.links.size() * linkSize
+			if t.links.size() > 0 { // its last releases have them
+				b.left = append(b.left, t)
+			}
 			b.rememberLinks(t)
 		}
 		return

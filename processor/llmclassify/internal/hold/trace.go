@@ -107,6 +107,11 @@ func (t *Trace[F]) Memo() any { return t.memo }
 // SetMemo sets the memo of a trace that is still.
 func (t *Trace[F]) SetMemo(memo any) { t.memo = memo }
 
+// Passed is Parent, but for what took the place of spans that are not here.
+func (t *Trace[F]) Passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
+	return t.links.passed(id)
+}
+
 // Runs are the run spans that are here.
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
 
