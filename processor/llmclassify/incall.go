@@ -89,7 +89,7 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 	for _, i := range judgingOrder(c.releases) {
 		release := &c.releases[i]
 		evidence.explain(release)
-		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, nil, release, semconv.TriggerComplete, p.cfg.marks())
+		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, release, semconv.TriggerComplete, p.cfg.marks())
 		c.endings = append(c.endings, endingOf(d.Run, semconv.TriggerComplete))
 	}
 	return evidence

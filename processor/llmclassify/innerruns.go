@@ -18,7 +18,6 @@ import (
 type innerRun struct {
 	id       pcommon.SpanID
 	position assemble.Position
-	service  assemble.Service
 	did      classify.Effects
 	well     bool
 	counts   bool           // the numbers that the run around it announces include its own
@@ -80,7 +79,8 @@ func (e *innerRuns) size() int {
 
 // add keeps a run that may be within another one: one that has a parent. What the runs
 // within it did is a part of what it did.
-func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, within assemble.Inner, d *assemble.Diagnoses) {
+func (e *innerRuns) add(now time.Time, release *assemble.Release, within assemble.Inner, d *assemble.Diagnoses) {
+	trace, run := release.Trace, release.Run
 	if run == nil || run.Parent.IsEmpty() || d.Run == nil && !d.Unclaimed {
 		return
 	}
@@ -106,7 +106,7 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	}
 	e.kept.Now.add(trace, innerRun{
 		id:       run.ID,
-		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
+		position: assemble.PositionOf(release.Of, run), did: d.Effects,
 		well:   within.Succeeded != classify.No && d.Run != nil && assemble.NeedsNoAction(d.Run.Outcome),
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
@@ -176,9 +176,8 @@ func (g *runsByTrace) remove(trace pcommon.TraceID, id pcommon.SpanID) {
 }
 
 // of is what is known of the runs within the run of a release. They are a part of that
-// run from here on, where the release is its last. There may be nothing here of the
-// trace: t is nil.
-func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner assemble.Inner) {
+// run from here on, where the release is its last.
+func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 	run := release.Run
 	if run == nil {
 		return inner
@@ -192,7 +191,7 @@ func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				member = membersOf(release)
 			}
 			r := &list[i]
-			if r.covered && r.by != run.ID || !r.position.Within(t, run, member) {
+			if r.covered && r.by != run.ID || !r.position.Within(release.Of, run, member) {
 				continue
 			}
 			switch {
@@ -229,6 +228,14 @@ func (e *innerRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tool
 	return requests, tools
 }
 
+// has reports whether runs of a trace are kept.
+func (e *innerRuns) has(trace pcommon.TraceID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lists := e.lists(trace)
+	return len(lists[0])+len(lists[1]) > 0
+}
+
 // lists are the runs that are kept of a trace.
 func (e *innerRuns) lists(trace pcommon.TraceID) [2][]innerRun {
 	return [...][]innerRun{e.kept.Previous.byTrace[trace], e.kept.Now.byTrace[trace]}
@@ -239,7 +246,7 @@ func (e *innerRuns) lists(trace pcommon.TraceID) [2][]innerRun {
 // judged has counted it. One that names the run around it counts for that one alone. A
 // run that outlasts the one around it began parts that are in no number.
 func (r *innerRun) countsFor(run *assemble.Item) bool {
-	return r.counts && !r.taken && (r.position.Around.IsEmpty() || r.position.Around == run.ID) && r.service == assemble.ServiceOf(run) &&
+	return r.counts && !r.taken && (r.position.Around.IsEmpty() || r.position.Around == run.ID) && r.position.Service == assemble.ServiceOf(run) &&
 		run.Start <= r.position.Start && r.position.End <= run.End+assemble.ClockGrain
 }
 

@@ -347,41 +347,41 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		return &assemble.Release{Trace: traceID(trace), Run: &assemble.Item{ID: spanID(1), Start: at(0), End: at(9)}}
 	}
 	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
-	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Succeeded }
+	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace)).Succeeded }
 
 	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
 	e := newInnerRuns(time.Minute, 1<<20, judged, new(lifetime))
-	e.add(now, traceID(1), run(2, 0), assemble.Inner{}, wentWell)
+	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 0)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
-	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
+	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.Yes, well(e, 1))
 	assert.Equal(t, classify.NotObserved, well(e, 2))
-	assert.Equal(t, assemble.Inner{}, e.of(&assemble.Release{Trace: traceID(1)}, nil), "there is no run span")
+	assert.Equal(t, assemble.Inner{}, e.of(&assemble.Release{Trace: traceID(1)}), "there is no run span")
 	now = now.Add(time.Minute)
-	e.add(now, traceID(2), run(2, 9), assemble.Inner{}, wentWell)
+	e.add(now, &assemble.Release{Trace: traceID(2), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.Yes, well(e, 1), "for a period at least")
 	now = now.Add(time.Minute)
-	e.add(now, traceID(3), run(2, 9), assemble.Inner{}, wentWell)
+	e.add(now, &assemble.Release{Trace: traceID(3), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
 
 	for n := range 3 * maxInnerRuns {
 		inner := run(2, 9)
 		inner.ID = pcommon.SpanID{2, byte(n >> 8), byte(n)}
-		e.add(now, traceID(4), inner, assemble.Inner{}, wentWell)
+		e.add(now, &assemble.Release{Trace: traceID(4), Run: inner}, assemble.Inner{}, wentWell)
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
 	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, new(lifetime))
 	for n := range uint64(1000) {
-		e.add(now, numbered(n), run(2, 9), assemble.Inner{}, wentWell)
+		e.add(now, &assemble.Release{Trace: numbered(n), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
 	assert.NotEmpty(t, e.kept.Now.byTrace)
 
 	e = newInnerRuns(time.Hour, 1, judged, new(lifetime))
-	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
+	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
-	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), assemble.Inner{}, wentWell) })
+	assert.NotPanics(t, func() { e.add(now, &assemble.Release{Trace: pcommon.TraceID{}, Run: run(2, 9)}, assemble.Inner{}, wentWell) })
 }
 
 // A run whose inner runs were forgotten, as there was no room for them, may have done more

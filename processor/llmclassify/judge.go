@@ -17,16 +17,15 @@ import (
 )
 
 // judge judges a release, with what is known of the runs within it, and stamps the
-// verdicts onto its spans. What it returns is good until j is used again. There may be
-// nothing else here of the trace: t is nil. SetStatus says that spans which failed get the
-// status ERROR where they have none.
+// verdicts onto its spans. What it returns is good until j is used again. SetStatus says that
+// spans which failed get the status ERROR where they have none.
 func judge(
-	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger, setStatus bool,
+	now time.Time, j *assemble.Judge, inner *innerRuns, release *assemble.Release, trigger semconv.Trigger, setStatus bool,
 ) assemble.Diagnoses {
-	within := inner.of(release, t)
+	within := inner.of(release)
 	inner.setGaps(now, release)
 	d := j.Diagnose(release, within)
-	inner.add(now, release.Trace, release.Run, within, &d)
+	inner.add(now, release, within, &d)
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}
@@ -112,7 +111,7 @@ func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
 const maxNested = 64
 
 // innermostFirst sorts the releases of a trace: those of no run, then the runs by how
-// many others lead to them, the most first, and by their time.
+// many others lead to them, the most first, and the shorter ones first.
 func innermostFirst(releases []assemble.Release, order []int) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
@@ -125,18 +124,25 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			}
 		}
 	}
-	depths := make(map[int]int, len(order))
+	around := make(map[int]int, len(order)) // the nearest run that leads to it
+	var ids []pcommon.SpanID
 	for _, i := range order {
-		depth, at := 0, i
-		for ; depth < maxNested && isRun(&releases[at]); depth++ {
-			around, ok := of[releases[at].Run.Run]
-			if !ok {
-				around, ok = of[releases[at].Run.Parent]
-			}
-			if !ok || around == i {
+		if !isRun(&releases[i]) {
+			continue
+		}
+		ids, _ = assemble.Around(releases[i].Of, releases[i].Run, ids[:0])
+		for _, id := range append(ids, releases[i].Run.Parent) {
+			if outer, ok := of[id]; ok && outer != i {
+				around[i] = outer
 				break
 			}
-			at = around
+		}
+	}
+	depths := make(map[int]int, len(order))
+	for _, i := range order {
+		depth := 0
+		for at, ok := around[i]; ok && at != i && depth < maxNested; at, ok = around[at] {
+			depth++
 		}
 		depths[i] = depth
 	}
@@ -152,8 +158,8 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			return 0
 		}
 		return cmp.Or(
-			cmp.Compare(depths[b], depths[a]), cmp.Compare(y.Run.Start, x.Run.Start), cmp.Compare(x.Run.End, y.Run.End),
-			bytes.Compare(x.RunID[:], y.RunID[:]),
+			cmp.Compare(depths[b], depths[a]), cmp.Compare(x.Run.End-x.Run.Start, y.Run.End-y.Run.Start),
+			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
 		)
 	})
 }

@@ -194,6 +194,9 @@ func (p *classifier) findComplete(q *partition) {
 		}
 		candidate := &c.candidates[t]
 		from, ok := len(c.releases), false
+		if q.others > 0 && q.laneOf(q.traces[t]).inner.has(q.traces[t]) {
+			continue // the others may be between those and its runs
+		}
 		if c.releases, c.members, ok = hold.CompleteRuns(candidate.Arrival, candidate.spans, q.others == 0, c.releases, c.members); !ok {
 			continue
 		}

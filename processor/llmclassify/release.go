@@ -89,7 +89,10 @@ func (r *releaser) recordForgotten(ctx context.Context) {
 func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, out *outbox) {
 	trigger := triggerOf[release.Reason]
 	r.open(release)
-	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger, r.cfg.marks())
+	if release.Of == nil {
+		release.Of = r.buffer.Trace(release.Trace)
+	}
+	d := judge(r.clock.Now(), &r.judge, r.inner, release, trigger, r.cfg.marks())
 	if own, ok := clientsVerdict(release); ok && d.Run == nil {
 		r.telemetry.run(ctx, own, 1)
 	}

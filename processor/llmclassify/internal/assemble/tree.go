@@ -132,22 +132,49 @@ type Position struct {
 	Parent     pcommon.SpanID
 	Around     pcommon.SpanID // the run around it, if its producer names it; else empty
 	Start, End pcommon.Timestamp
+	Service    Service
+
+	// above is the first id above it of which it is not known that the span passed. So what
+	// passed need not be known any more when the run around it is judged.
+	above pcommon.SpanID
 }
 
-// PositionOf is where the run of a run span is.
-func PositionOf(run *Item) Position {
-	return Position{Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End}
+// PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
+func PositionOf(t *Trace, run *Item) Position {
+	s := Position{
+		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
+		above: run.Parent,
+	}
+	if !run.Run.IsEmpty() {
+		s.above = run.Run
+	}
+	s.follow(t)
+	return s
+}
+
+// follow follows the chain upwards over spans that passed. What is above a chain that is
+// too long, or leads in a circle, is not known.
+func (s *Position) follow(t *Trace) {
+	if t == nil {
+		return
+	}
+	for range maxDepth {
+		parent, ok := t.Passed(s.above)
+		if !ok || t.Item(s.above) != nil {
+			return
+		}
+		s.above = parent
+	}
+	s.above = pcommon.SpanID{}
 }
 
 // Within reports whether a run is within the run outer: its parents, or the runs that it
 // and they name, lead to outer or to a member of outer. If that chain breaks off, it is
 // within outer if it began and ended within outer's time, and is not beside it. If nothing
-// of the trace is here, t is nil.
-func (s Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
-	id := s.Parent
-	if !s.Around.IsEmpty() {
-		id = s.Around
-	}
+// of the trace is here, t is nil. It remembers what passed above it.
+func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
+	s.follow(t)
+	id := s.above
 	for range maxDepth {
 		switch {
 		case id.IsEmpty():
@@ -165,10 +192,10 @@ func (s Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool
 }
 
 // during reports whether the run, whose chain breaks off, began and ended within the time
-// of a longer one, and is not beside it.
-func (s Position) during(outer *Item) bool {
-	return s.Parent != outer.Parent &&
-		outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
+// of a longer one, as their clocks show, and is not beside it.
+func (s *Position) during(outer *Item) bool {
+	from, to := timeOf(outer, s.Service == ServiceOf(outer))
+	return s.Parent != outer.Parent && from <= s.Start && s.End <= to && s.End-s.Start < outer.End-outer.Start
 }
 
 // Around appends the ids that lead upwards from the run of a run span, as in
@@ -194,7 +221,10 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID,
 
 // During reports whether the run of a run span, whose chain breaks off, is within the run of
 // another one by their time.
-func During(inner, outer *Item) bool { return PositionOf(inner).during(outer) }
+func During(inner, outer *Item) bool {
+	s := PositionOf(nil, inner)
+	return s.during(outer)
+}
 
 // above is the run that a span names, or else its parent, if the span is held or passed.
 func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
@@ -339,11 +369,17 @@ func compareInner(a, b *Item) int {
 
 // began reports whether an item began within run, by their clocks.
 func began(it, run *Item) bool {
-	from, to := run.Start, run.End+ClockGrain
-	if !SameService(it, run) {
+	from, to := timeOf(run, SameService(it, run))
+	return from <= it.Start && it.Start <= to
+}
+
+// timeOf is the time of a run, by the clock of its own service or of another one.
+func timeOf(run *Item, sameService bool) (from, to pcommon.Timestamp) {
+	from, to = run.Start, run.End+ClockGrain
+	if !sameService {
 		from, to = from-min(from, maxSkew), to+maxSkew
 	}
-	return from <= it.Start && it.Start <= to
+	return from, to
 }
 
 // SameService reports whether two spans came from one service.
