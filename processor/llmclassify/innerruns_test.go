@@ -381,7 +381,9 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	e = newInnerRuns(time.Hour, 1, judged, new(lifetime))
 	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
-	assert.NotPanics(t, func() { e.add(now, &assemble.Release{Trace: pcommon.TraceID{}, Run: run(2, 9)}, assemble.Inner{}, wentWell) })
+	assert.NotPanics(t, func() {
+		e.add(now, &assemble.Release{Trace: pcommon.TraceID{}, Run: run(2, 9)}, assemble.Inner{}, wentWell)
+	})
 }
 
 // A run whose inner runs were forgotten, as there was no room for them, may have done more

@@ -159,11 +159,10 @@ func (s *Position) follow(t *Trace) {
 		return
 	}
 	for range maxDepth {
-		parent, ok := t.Passed(s.above)
-		if !ok || t.Item(s.above) != nil {
+		if !hasPassed(t, s.above) {
 			return
 		}
-		s.above = parent
+		s.above, _ = t.Passed(s.above)
 	}
 	s.above = pcommon.SpanID{}
 }
@@ -173,8 +172,7 @@ func (s *Position) follow(t *Trace) {
 // within outer if it began and ended within outer's time, and is not beside it. If nothing
 // of the trace is here, t is nil. It remembers what passed above it.
 func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
-	s.follow(t)
-	id := s.above
+	id, passed := s.above, true // passed: all of the spans so far did
 	for range maxDepth {
 		switch {
 		case id.IsEmpty():
@@ -186,9 +184,21 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 		if !seen {
 			return s.during(outer)
 		}
+		if passed = passed && hasPassed(t, id); passed {
+			s.above = above
+		}
 		id = above
 	}
+	if passed {
+		s.above = pcommon.SpanID{}
+	}
 	return false
+}
+
+// hasPassed reports whether a span passed and is not held.
+func hasPassed(t *Trace, id pcommon.SpanID) bool {
+	_, ok := t.Passed(id)
+	return ok && t.Item(id) == nil
 }
 
 // during reports whether the run, whose chain breaks off, began and ended within the time
