@@ -66,7 +66,7 @@ var traceShapes = []traceShape{
 		return runSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
 	}},
 	{"requests beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 0) }},
-	{"requests beside runs beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 32) }},
+	{"requests beside runs beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 256) }},
 }
 
 // beneathAChain is one of the spans that pass, which are above all others, one of these runs,
