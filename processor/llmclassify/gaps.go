@@ -65,10 +65,7 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
-	lacks := e.lifetime.lacks(now, run.Start, run.End)
-	// Its numbers do not include what other services' runs within it did.
-	release.Missing = release.Missing || lacks && e.lifetime.hold == 0
-	release.Gaps = release.Gaps || old || lacks || e.lifetime.unmarked(now, e.judged.Lost(), run.Start)
+	release.Gaps = release.Gaps || old || e.lifetime.lacks(now, run.Start, run.End) || e.lifetime.unmarked(now, e.judged.Lost(), run.Start)
 }
 
 // mayBeOlder reports whether the run of spans that go before its own span is here may lack
