@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type flakyNext struct {
 	consumertest.TracesSink
 	mutates bool
 	fail    func(ptrace.Traces) error // nil: takes everything
+
+	mu      sync.Mutex // guards what follows: shards forward at the same time at a shutdown
 	tries   int
 	tenants []string // of the clients in whose name spans came
 }
@@ -40,8 +43,10 @@ func (n *flakyNext) Capabilities() consumer.Capabilities {
 }
 
 func (n *flakyNext) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	n.mu.Lock()
 	n.tries++
 	n.tenants = append(n.tenants, client.FromContext(ctx).Metadata.Get("tenant")...)
+	n.mu.Unlock()
 	if n.fail != nil {
 		if err := n.fail(td); err != nil {
 			if n.mutates {

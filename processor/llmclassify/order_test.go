@@ -145,6 +145,7 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 	if slices.ContainsFunc(a.calls, func(c arriving) bool { return c.end != goesOn }) {
 		d = newDisk()
 	}
+	a.refuse()
 	next := new(flakyNext)
 	h := a.start(t, d, next, nil, 0)
 	a.whole = map[spanKey]semconv.RetrySafety{}
@@ -175,6 +176,19 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 	_, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	a.forgotten = err == nil // the counter appears with the first
 	return outcomeOf(h.out()), excused
+}
+
+// refuse lets the next consumer refuse some of several calls, always the same ones.
+func (a *arrivals) refuse() {
+	if len(a.calls) == 1 {
+		return
+	}
+	g := rand.New(rand.NewPCG(uint64(len(a.calls)), uint64(a.calls[0].after))) //nolint:gosec // not negative
+	for i := range a.calls {
+		if g.IntN(4) == 0 {
+			a.calls[i].refusals = 1 + g.IntN(2)
+		}
+	}
 }
 
 // start starts a process, so long after another one if there was one.
@@ -760,11 +774,7 @@ func (a *arrivals) deliver(g *rand.Rand, list []placed, within time.Duration) {
 	}
 	n := 1 + g.IntN(min(len(spans), 8))
 	for i := range n {
-		c := arriving{after: time.Duration(g.Int64N(int64(within) / int64(n))), spans: spans[i*len(spans)/n : (i+1)*len(spans)/n]}
-		if g.IntN(4) == 0 {
-			c.refusals = 1 + g.IntN(2)
-		}
-		a.calls = append(a.calls, c)
+		a.calls = append(a.calls, arriving{after: time.Duration(g.Int64N(int64(within) / int64(n))), spans: spans[i*len(spans)/n : (i+1)*len(spans)/n]})
 	}
 }
 
