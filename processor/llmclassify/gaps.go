@@ -55,32 +55,15 @@ func (l *lifetime) unmarked(now, lost time.Time, from pcommon.Timestamp) bool {
 	return !lost.IsZero() && now.Sub(lost) < 2*l.period && from.AsTime().Before(lost.Add(clockSkew))
 }
 
-// setGaps notes in a release what is known to be missing or may be.
+// setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
 	run := release.Run
 	if run == nil {
-		release.Gaps = release.Gaps || !release.Final && e.mayBeOlder(now, release)
 		return
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
-	release.Gaps = release.Gaps || old || e.lifetime.lacks(now, run.Start, run.End) || e.lifetime.unmarked(now, e.judged.Lost(), run.Start)
-}
-
-// mayBeOlder reports whether the run of spans that go before its own span is here may lack
-// parts as one that began before this process did. When it began is not known: it may have
-// been running for as long as run_timeout.
-func (e *innerRuns) mayBeOlder(now time.Time, release *assemble.Release) bool {
-	var from, to pcommon.Timestamp
-	for i := range release.Members {
-		if m := &release.Members[i]; !m.Foreign {
-			if from == 0 || m.Start < from {
-				from = m.Start
-			}
-			to = max(to, m.End)
-		}
-	}
-	from -= min(from, pcommon.Timestamp(e.lifetime.period))
-	return e.lifetime.lacks(now, from, to) || e.lifetime.unmarked(now, e.judged.Lost(), from)
+	release.Gaps = release.Gaps ||
+		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.lifetime.unmarked(now, e.judged.Lost(), run.Start))
 }

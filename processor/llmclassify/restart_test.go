@@ -215,16 +215,6 @@ func TestRestartWithoutStorage(t *testing.T) {
 		h.pass(t, defaultSettle)
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
 	}
-	early := func(trace byte) verdict { // of a run that is not here, and may have begun before
-		h.sink.Reset()
-		at := h.clock.Now().Sub(t0).Seconds()
-		h.consume(t, uncountedRun(at, at+1)[1].of(trace))
-		h.pass(t, defaultMaxHold)
-		return verdicts(h.out())[2]
-	}
-	assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, early(4).reason)
-	h.pass(t, defaultRunTimeout)
-	assert.Equal(t, safe, early(5).safety)
 }
 
 // At a shutdown a run goes before its parts had time to come. Without storage nothing of it is
