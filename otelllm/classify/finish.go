@@ -71,7 +71,8 @@ func ParseFinish(reasons []string) Finish {
 }
 
 // FailedFinish reports whether a finish reason is an error by itself: the provider ran out of
-// resources (DeepSeek), or could not parse what its model wrote (Gemini, Bedrock). Such an answer is not complete.
+// resources (DeepSeek), or could not parse what its model wrote (Gemini, Bedrock). Such an
+// answer is not complete.
 func FailedFinish(reason string) bool {
 	switch reason {
 	case "insufficient_system_resource":

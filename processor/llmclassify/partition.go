@@ -192,11 +192,11 @@ func (p *classifier) findComplete(q *partition) {
 		if !announced {
 			continue
 		}
-		candidate := &c.candidates[t]
-		from, ok := len(c.releases), false
 		if q.others > 0 && q.laneOf(q.traces[t]).inner.has(q.traces[t]) {
 			continue // the others may be between those and its runs
 		}
+		candidate := &c.candidates[t]
+		from, ok := len(c.releases), false
 		if c.releases, c.members, ok = hold.CompleteRuns(candidate.Arrival, candidate.spans, q.others == 0, c.releases, c.members); !ok {
 			continue
 		}

@@ -159,10 +159,11 @@ func (s *Position) follow(t *Trace) {
 		return
 	}
 	for range maxDepth {
-		if !hasPassed(t, s.above) {
+		above, ok := passedOver(t, s.above)
+		if !ok {
 			return
 		}
-		s.above, _ = t.Passed(s.above)
+		s.above = above
 	}
 	s.above = pcommon.SpanID{}
 }
@@ -184,8 +185,10 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 		if !seen {
 			return s.during(outer)
 		}
-		if passed = passed && hasPassed(t, id); passed {
-			s.above = above
+		if passed {
+			if _, passed = passedOver(t, id); passed {
+				s.above = above
+			}
 		}
 		id = above
 	}
@@ -195,10 +198,12 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 	return false
 }
 
-// hasPassed reports whether a span passed and is not held.
-func hasPassed(t *Trace, id pcommon.SpanID) bool {
-	_, ok := t.Passed(id)
-	return ok && t.Item(id) == nil
+// passedOver is the parent of a span that passed and is not held.
+func passedOver(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+	if t.Item(id) != nil {
+		return above, false
+	}
+	return t.Passed(id)
 }
 
 // during reports whether the run, whose chain breaks off, began and ended within the time

@@ -101,6 +101,7 @@ func (e *ending) has(reason string) bool { return slices.Contains(e.reasons, rea
 // conclude draws the conclusions that hold for every producer that marks failures: from an
 // HTTP status, the name of an error, a finish reason. It reports whether there were any.
 func (e *ending) conclude(r *classify.Request) bool {
+	failed := slices.IndexFunc(e.reasons, classify.FailedFinish)
 	switch {
 	case r.Status >= 400:
 		e.refused(r)
@@ -110,10 +111,9 @@ func (e *ending) conclude(r *classify.Request) bool {
 	case e.known && (r.Failed == classify.Yes || e.unset && (e.errorType != "" || r.Finish <= classify.FinishMissing)):
 		// From an exception on a span with a finish reason the producer has recovered.
 		e.apply(r)
-	case slices.ContainsFunc(e.reasons, classify.FailedFinish):
-		reason := e.reasons[slices.IndexFunc(e.reasons, classify.FailedFinish)]
+	case failed >= 0:
 		r.Failed, r.Basis, r.Finish = classify.Yes, classify.Corroborated, classify.FinishMissing
-		r.Provider.Kind, r.Provider.Code, r.Provider.InBand = semconv.ProviderErrorKindServerError, codeOf(reason), true
+		r.Provider.Kind, r.Provider.Code, r.Provider.InBand = semconv.ProviderErrorKindServerError, codeOf(e.reasons[failed]), true
 	case r.Failed == classify.Yes: // the reason is not recorded
 		return false
 	case r.Finish > classify.FinishMissing:

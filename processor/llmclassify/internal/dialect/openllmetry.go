@@ -16,9 +16,9 @@ import (
 //
 // An error is ERROR with an exception event; the status of a truncated stream may be OK,
 // so that OK is not success. For JavaScript the finish reason stop is written for
-// truncated, aborted and empty streams, too, under either key, and proves nothing; on Responses the span of
-// a stream ends with its headers. A task is a step and not a run. The ids of calls are in
-// the older form only, and only with recorded content. Counts of tokens are not counts of
+// truncated, aborted and empty streams, too, under either key, and proves nothing; on
+// Responses the span of a stream ends with its headers. A task is a step and not a run. The
+// ids of calls are in the older form only, and only with recorded content. Counts of tokens are not counts of
 // chunks: the one token of a truncated response is a placeholder. Histories are not
 // recorded.
 type OpenLLMetry struct {
