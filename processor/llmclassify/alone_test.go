@@ -256,6 +256,30 @@ func TestGoesToMakeRoom(t *testing.T) {
 	}
 }
 
+// A gateway delivered what none of its requests shows: the one that it came from is not here,
+// and the one that failed is not all that there was.
+func TestGatewayLacksItsRequest(t *testing.T) {
+	none := []string{}
+	asked := func(id, parent byte, from, to float64) spanSpec {
+		return requestSpan(id, 0, from, to).under(parent).in(gatewayService).history(none, none)
+	}
+	limited := asked(6, 4, 0.2, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "")
+	for name, delivered := range map[string]spanSpec{
+		"text":   asked(4, 0, 0.1, 3).answered("stop", answer),
+		"a call": asked(4, 0, 0.1, 3).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			delivered.kind = ptrace.SpanKindServer
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, delivered, limited)
+			h.pass(t, defaultSettle)
+			for _, id := range []byte{4, 6} {
+				assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, verdictOf(spansOf(h.out())[spanID(id)]).safety, id)
+			}
+		})
+	}
+}
+
 // A gateway that only passed a request on, at the root of its trace, shows all that there is:
 // its request and those beneath it are as safe to repeat as each by itself, whichever comes
 // first. One that may have done more is not.

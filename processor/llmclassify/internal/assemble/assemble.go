@@ -222,11 +222,12 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before or forgotten, spans have one id, the spans went early to make room or for a shutdown,
-// or they are beneath a root that did not wait for them. A root with nothing of its service beneath it is
+// others were judged before or forgotten, spans have one id, a call lacks an attempt, the
+// spans went early to make room or for a shutdown, or they are beneath a root that did not
+// wait for them. A root with nothing of its service beneath it is
 // taken for all that there is, and so is one that only passes a request on.
 func (j *Judge) partial(release *Release) bool {
-	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
+	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes || s.lacks && !s.apart }) {
 		return true
 	}
 	switch release.Reason {
@@ -536,7 +537,7 @@ const maxJudgedAgain = 8
 // all of them. Room is for how many attempts there is time; where it does not suffice some
 // of them are missing.
 func (j *Judge) judgeAttempts(members []Member, call int, room *int) *classify.Diagnosis {
-	run := classify.Run{Ended: classify.Yes}
+	run := classify.Run{Ended: classify.Yes, Partial: j.relations[call].lacks}
 	var attempts []int
 	calls := []int{call}
 	for n := 0; n < len(calls); n++ {

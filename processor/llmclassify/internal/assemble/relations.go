@@ -29,6 +29,9 @@ type relation struct {
 	// attempts are the requests beneath it whose logical call it is. They are one request
 	// with it, so that it is not one of the run's requests itself.
 	attempts []int
+	// lacks: it shows text or tool calls that none of its attempts shows, so that the one that
+	// delivered them is not here.
+	lacks bool
 	// attempt: it is one of the attempts of what is above it.
 	attempt bool
 }
@@ -80,7 +83,30 @@ func relations(release *Release, s []relation) []relation {
 			s[i].apart = beneathApart(s, i)
 		}
 	}
+	for i := range s {
+		s[i].lacks = lacksAttempt(members, i, s[i].attempts)
+	}
 	return s
+}
+
+// lacksAttempt reports whether a logical call shows text or tool calls that none of its
+// attempts shows.
+func lacksAttempt(members []Member, call int, attempts []int) bool {
+	if len(attempts) == 0 {
+		return false
+	}
+	text, calls := shows(&members[call])
+	for _, at := range attempts {
+		t, c := shows(&members[at])
+		text, calls = text && !t, calls && !c
+	}
+	return text || calls
+}
+
+// shows reports whether a request shows that its response had text, and tool calls.
+func shows(m *Member) (text, calls bool) {
+	r := m.Known.Facts(m.Span, dialect.Request).Request
+	return r.Text.N() > 0, r.ToolCalls.N() > 0
 }
 
 // setLonePartsApart sets the parts of requests apart that are not known to be beneath theirs.
