@@ -19,7 +19,7 @@ type innerRun struct {
 	id       pcommon.SpanID
 	position assemble.Position
 	did      classify.Effects
-	well     bool
+	well     classify.Fact // NotObserved: its producer does not record how it ended
 	counts   bool           // the numbers that the run around it announces include its own
 	taken    bool           // it is a part of what another run did
 	by       pcommon.SpanID // that run
@@ -104,10 +104,16 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	if !e.kept.Now.hasRoom(trace) {
 		e.judged.Forgot(trace)
 	}
+	well := classify.NotObserved
+	switch {
+	case within.Succeeded == classify.No:
+		well = classify.No
+	case d.Run != nil:
+		well = classify.FactOf(assemble.NeedsNoAction(d.Run.Outcome))
+	}
 	e.kept.Now.add(trace, innerRun{
 		id:       run.ID,
-		position: assemble.PositionOf(release.Of, run), did: d.Effects,
-		well:   within.Succeeded != classify.No && d.Run != nil && assemble.NeedsNoAction(d.Run.Outcome),
+		position: assemble.PositionOf(release.Of, run), did: d.Effects, well: well,
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
 }
@@ -194,12 +200,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 			if r.covered && r.by != run.ID || !r.position.Within(release.Of, run, member) {
 				continue
 			}
-			switch {
-			case !r.well:
-				inner.Succeeded = classify.No
-			case inner.Succeeded == classify.NotObserved:
-				inner.Succeeded = classify.Yes
-			}
+			inner.Ended(r.well)
 			did := r.did
 			if !r.countsFor(run) {
 				did.Requests, did.Tools = 0, 0

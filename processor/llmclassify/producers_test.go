@@ -104,6 +104,36 @@ func TestHandover(t *testing.T) {
 	})
 }
 
+// A workflow around an agent of which it is not recorded how it ended is not incomplete for
+// that: it may have answered by a call of its output tool. What else failed in it counts.
+func TestWorkflowAroundAnAgentThatReturnsCalls(t *testing.T) {
+	workflow := func() framed {
+		return pydantic.span(9, 0, "invoke_workflow report", 0, 9, values{"gen_ai.operation.name": "invoke_workflow"})
+	}
+	agent, asks := under(pydantic.run(4), 9), pydantic.chat(2, 0.1, 1, finished("tool_call"))
+	second := under(pydantic.run(8), 9)
+	second.id, second.from = 10, 4.1
+	other := func(finish string) []framed { return []framed{second, under(pydantic.chat(3, 4.2, 5, finished(finish)), 10)} }
+
+	got := whatIsSaid(t, workflow(), agent, asks)
+	assert.Equal(t, says{1: {}, 2: {}, 9: {}}, got)
+
+	got = whatIsSaid(t, append(other("stop"), workflow(), agent, asks)...)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, got[10].outcome)
+	assert.Equal(t, said{}, got[9])
+
+	got = whatIsSaid(t, append(other("MALFORMED_FUNCTION_CALL"), workflow(), agent, asks)...)
+	assert.Equal(t, semconv.RunOutcomeFailed, got[10].outcome)
+	assert.Equal(t, semconv.RunOutcomeIncomplete, got[9].outcome)
+
+	got = whatIsSaid(t, workflow().raising("ValueError", secret), agent, asks)
+	assert.Equal(t, semconv.RunOutcomeIncomplete, got[9].outcome)
+
+	outer := under(workflow(), 11)
+	got = whatIsSaid(t, pydantic.span(11, 0, "invoke_workflow all", 0, 10, values{"gen_ai.operation.name": "invoke_workflow"}), outer, agent, asks)
+	assert.Equal(t, said{}, got[11], "a workflow around the workflow")
+}
+
 // OpenLLMetry for JavaScript begins the result of each stream with the finish reason stop, and
 // writes it under the older key, whatever came.
 func TestInventedStop(t *testing.T) {

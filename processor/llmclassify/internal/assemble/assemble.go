@@ -42,6 +42,20 @@ type Diagnoses struct {
 type Inner struct {
 	Succeeded classify.Fact    // see [classify.Run.Within]
 	Effects   classify.Effects // see [classify.Run.Inner]
+	// Unclaimed: of some it is not recorded how they ended, and none of the others failed.
+	Unclaimed bool
+}
+
+// Ended adds how a run ended, NotObserved if that is not recorded.
+func (i *Inner) Ended(well classify.Fact) {
+	switch {
+	case well == classify.No || i.Succeeded == classify.No:
+		i.Succeeded, i.Unclaimed = classify.No, false
+	case well == classify.NotObserved || i.Unclaimed:
+		i.Succeeded, i.Unclaimed = classify.NotObserved, true
+	default:
+		i.Succeeded = classify.Yes
+	}
 }
 
 // Judge judges releases one after the other, with memory that is used again. Its zero
@@ -102,6 +116,8 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
 		d.Unclaimed = run.ReturnsCalls
+	case inner.Unclaimed && len(requests) == 0 && run.Failed == classify.NotObserved && verdicts.Run.Class == semconv.ClassUnclassified:
+		d.Unclaimed = true // nothing speaks against it but that
 	default:
 		d.Run, d.Carrier = &verdicts.Run, j.carrier(release)
 		if certain := j.withoutByTime(release); certain != nil {
