@@ -19,7 +19,7 @@ type innerRun struct {
 	id       pcommon.SpanID
 	position assemble.Position
 	did      classify.Effects
-	well     classify.Fact // NotObserved: its producer does not record how it ended
+	well     classify.Fact  // NotObserved: its producer does not record how it ended
 	counts   bool           // the numbers that the run around it announces include its own
 	taken    bool           // it is a part of what another run did
 	by       pcommon.SpanID // that run

@@ -113,7 +113,9 @@ func TestWorkflowAroundAnAgentThatReturnsCalls(t *testing.T) {
 	agent, asks := under(pydantic.run(4), 9), pydantic.chat(2, 0.1, 1, finished("tool_call"))
 	second := under(pydantic.run(8), 9)
 	second.id, second.from = 10, 4.1
-	other := func(finish string) []framed { return []framed{second, under(pydantic.chat(3, 4.2, 5, finished(finish)), 10)} }
+	other := func(finish string) []framed {
+		return []framed{second, under(pydantic.chat(3, 4.2, 5, finished(finish)), 10)}
+	}
 
 	got := whatIsSaid(t, workflow(), agent, asks)
 	assert.Equal(t, says{1: {}, 2: {}, 9: {}}, got)

@@ -200,12 +200,12 @@ func (j *Judge) ModelNames(release *Release) dialect.RunNames {
 	var providers, models agreed
 	for _, i := range j.requests {
 		m := &release.Members[i]
-		names := dialect.RunNamesOf(m.Span)
-		if m.Known.Names != nil { // its span has gone
-			names = *m.Known.Names
+		provider, model := dialect.ModelOf(m.Span)
+		if names := m.Known.Names; names != nil { // its span has gone
+			provider, model = names.Provider, names.Model
 		}
-		providers.add(names.Provider)
-		models.add(names.Model)
+		providers.add(provider)
+		models.add(model)
 	}
 	return dialect.RunNames{Provider: providers.name, Model: models.name}
 }

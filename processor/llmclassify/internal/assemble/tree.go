@@ -65,6 +65,10 @@ func Locate(t *Trace, it *Item) hold.Place {
 			return hold.Place{Run: it.ID, Known: true}
 		}
 		named = it.ID
+	} else if named.IsEmpty() || named == it.Parent {
+		if run := t.Item(it.Parent); run != nil && run.Role == hold.Run && !run.Yields { // mostly
+			return hold.Place{Run: run.ID, Known: true}
+		}
 	}
 	c := climb(t, chain{top: it}, it.Parent)
 	place := hold.Place{Above: c.above}

@@ -39,6 +39,30 @@ func RunNamesOf(span ptrace.Span) (n RunNames) {
 	return n
 }
 
+// ModelOf reads the provider and the model of a request, as [RunNamesOf] does.
+func ModelOf(span ptrace.Span) (provider, model string) {
+	found := false // the provider, under the current key
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.GenAIProviderNameKey):
+			provider = text(v)
+			found = provider != ""
+		case string(otelsemconv.GenAIRequestModelKey):
+			model = text(v)
+		case keyGenAISystem:
+			if provider == "" {
+				provider = text(v)
+			}
+		default:
+			continue
+		}
+		if found && model != "" {
+			break
+		}
+	}
+	return provider, model
+}
+
 // Add adds the names of the agent and the conversation that are not known yet. Others may
 // be nil.
 func (n *RunNames) Add(others *RunNames) {

@@ -86,6 +86,7 @@ type Buffer[F any] struct {
 	around    []*Trace[F] // those of which a run was released that may be within another one
 	left      []*Trace[F] // those that have left, with links that releases still have
 	touched   []*Trace[F] // scratch memory of Add
+	scratch   scratch[F]  // of a sweep
 	held      int         // spans
 	bytes     int         // estimated memory of held spans
 	factBytes int         // estimated memory of everything else

@@ -226,8 +226,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		if g == nil {
 			g = &group[F]{place: place, start: it.Start}
 			if len(groups) == 0 {
-				g.items = make([]*Item[F], 0, t.live)
-				g.above = make([]pcommon.SpanID, 0, t.live)
+				g.items, g.above = b.scratch.lists(t.live)
 			}
 			groups = append(groups, g)
 			if byRun == nil && len(groups) > smallTrace {
@@ -261,12 +260,35 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 	return groups
 }
 
+// scratch is memory for the items of one group, which is used again. Those of a large one are
+// not kept.
+type scratch[F any] struct {
+	items []*Item[F]
+	above []pcommon.SpanID
+}
+
+// maxScratch is how many items there is memory for.
+const maxScratch = 1 << 10
+
+// lists makes empty lists for n items. Those that it made before are not used any more.
+func (s *scratch[F]) lists(n int) (items []*Item[F], above []pcommon.SpanID) {
+	if n > maxScratch {
+		return make([]*Item[F], 0, n), make([]pcommon.SpanID, 0, n)
+	}
+	s.items, s.above = slices.Grow(s.items[:0], n)[:n], slices.Grow(s.above[:0], n)[:n]
+	return s.items[:0], s.above[:0]
+}
+
+// clear forgets the items.
+func (s *scratch[F]) clear() { clear(s.items) }
+
 // sweep releases the held spans of t that are due. The release of a run is final if its
 // span is due, or if its span will not come and any of its spans is due.
 func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F],
 	due func(*Item[F], Place) bool,
 ) []Release[F] {
 	groups := b.grouped(t, due)
+	defer b.scratch.clear()
 	var foreign foreignRequests[F]
 	for _, g := range groups { // before any of them goes
 		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
@@ -336,6 +358,7 @@ func (b *Buffer[F]) isPart(t *Trace[F], g *group[F], now age) bool {
 // Config.RunTimeout: their spans will not come.
 func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	groups := b.grouped(t, everything[F])
+	defer b.scratch.clear()
 	var foreign foreignRequests[F]
 	t.expires = 0
 	first := true
