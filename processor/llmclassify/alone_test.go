@@ -256,26 +256,34 @@ func TestGoesToMakeRoom(t *testing.T) {
 	}
 }
 
-// A gateway delivered what none of its requests shows: the one that it came from is not here,
-// and the one that failed is not all that there was.
-func TestGatewayLacksItsRequest(t *testing.T) {
+// A call delivered what none of its attempts shows: the one that it came from is not here, and
+// to repeat the call, or the run that it is of, repeats that. The attempt that failed is as safe
+// as it is alone.
+func TestCallLacksItsAttempt(t *testing.T) {
 	none := []string{}
-	asked := func(id, parent byte, from, to float64) spanSpec {
-		return requestSpan(id, 0, from, to).under(parent).in(gatewayService).history(none, none)
-	}
-	limited := asked(6, 4, 0.2, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "")
-	for name, delivered := range map[string]spanSpec{
-		"text":   asked(4, 0, 0.1, 3).answered("stop", answer),
-		"a call": asked(4, 0, 0.1, 3).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1}),
+	for name, c := range map[string]spanSpec{
+		"text":   requestSpan(4, 0, 0.1, 3).answered("stop", answer),
+		"a call": requestSpan(4, 0, 0.1, 3).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			delivered.kind = ptrace.SpanKindServer
+			call := c.in(gatewayService).history(none, none)
+			limited := requestSpan(6, 0, 0.2, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").
+				under(4).in(gatewayService).history(none, none)
+			const safe, asks = semconv.RetrySafetySafeAutoRetry, semconv.RetrySafetyUserConfirmedRetry
+
+			served := call
+			served.kind = ptrace.SpanKindServer
 			h := newHarness(t, defaultConfig(), nil)
-			h.consume(t, delivered, limited)
+			h.consume(t, served, limited)
 			h.pass(t, defaultSettle)
-			for _, id := range []byte{4, 6} {
-				assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, verdictOf(spansOf(h.out())[spanID(id)]).safety, id)
-			}
+			assert.Equal(t, asks, verdictOf(spansOf(h.out())[spanID(4)]).safety, "a gateway's")
+			assert.Equal(t, safe, verdictOf(spansOf(h.out())[spanID(6)]).safety, "the gateway's attempt")
+
+			h = newHarness(t, defaultConfig(), nil)
+			run := runSpan(1, 0, 4, 1, 0).failed("429").in(gatewayService)
+			h.consume(t, run, call.under(1), limited)
+			h.pass(t, defaultMaxHold)
+			assert.Equal(t, asks, verdictOf(spansOf(h.out())[spanID(1)]).safety, "a run")
 		})
 	}
 }

@@ -94,6 +94,11 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	j.assemble(release)
 	run, requests, tools := &j.run, j.requests, j.tools
 	run.Within, run.Inner = inner.Succeeded, inner.Effects
+	for i := range members {
+		if s[i].lacks && !s[i].apart {
+			run.Inner = run.Inner.Join(shown(&members[i]))
+		}
+	}
 	run.Partial, run.Open = j.partial(release), !release.Final
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
@@ -238,12 +243,11 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before or forgotten, spans have one id, a call lacks an attempt, the
-// spans went early to make room or for a shutdown, or they are beneath a root that did not
-// wait for them. A root with nothing of its service beneath it is
+// others were judged before or forgotten, spans have one id, the spans went early to make room or for a shutdown,
+// or they are beneath a root that did not wait for them. A root with nothing of its service beneath it is
 // taken for all that there is, and so is one that only passes a request on.
 func (j *Judge) partial(release *Release) bool {
-	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes || s.lacks && !s.apart }) {
+	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
 		return true
 	}
 	switch release.Reason {
@@ -477,6 +481,13 @@ func effectsOf(m *Member) classify.Effects {
 	return classify.Judge(&run).Effects
 }
 
+// shown is what a logical call did, as its own span shows. Its attempts are its requests.
+func shown(call *Member) classify.Effects {
+	did := judgeRequest(call, classify.Upstream{}).Effects
+	did.Requests = 0
+	return did
+}
+
 // judgeRequest is judgeAlone for a request, with what it did.
 func judgeRequest(m *Member, upstream classify.Upstream) classify.Verdicts {
 	run := classify.Run{Requests: make([]classify.Request, 1), EndedBy: noRun}
@@ -553,10 +564,13 @@ const maxJudgedAgain = 8
 // all of them. Room is for how many attempts there is time; where it does not suffice some
 // of them are missing.
 func (j *Judge) judgeAttempts(members []Member, call int, room *int) *classify.Diagnosis {
-	run := classify.Run{Ended: classify.Yes, Partial: j.relations[call].lacks}
+	run := classify.Run{Ended: classify.Yes}
 	var attempts []int
 	calls := []int{call}
 	for n := 0; n < len(calls); n++ {
+		if j.relations[calls[n]].lacks {
+			run.Inner = run.Inner.Join(shown(&members[calls[n]]))
+		}
 		for _, at := range j.relations[calls[n]].attempts {
 			if *room--; *room < 0 {
 				run.Partial = true
