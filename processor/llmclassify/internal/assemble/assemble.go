@@ -483,7 +483,7 @@ func effectsOf(m *Member) classify.Effects {
 
 // shown is what a logical call did, as its own span shows. Its attempts are its requests.
 func shown(call *Member) classify.Effects {
-	did := judgeRequest(call, classify.Upstream{}).Effects
+	did := effectsOf(call)
 	did.Requests = 0
 	return did
 }

@@ -210,7 +210,7 @@ func modelOf(m *Member) string {
 	if m.Known.Names != nil { // its span has gone
 		name = m.Known.Names.Model
 	} else {
-		name = dialect.RunNamesOf(m.Span).Model
+		_, name = dialect.ModelOf(m.Span)
 	}
 	return name[strings.LastIndexByte(name, '/')+1:]
 }

@@ -65,7 +65,7 @@ func Locate(t *Trace, it *Item) hold.Place {
 			return hold.Place{Run: it.ID, Known: true}
 		}
 		named = it.ID
-	} else if named.IsEmpty() || named == it.Parent {
+	} else if !it.Parent.IsEmpty() && (named.IsEmpty() || named == it.Parent) {
 		if run := t.Item(it.Parent); run != nil && run.Role == hold.Run && !run.Yields { // mostly
 			return hold.Place{Run: run.ID, Known: true}
 		}

@@ -16,20 +16,13 @@ type RunNames struct {
 
 // RunNamesOf reads the names of a span's run, whichever dialect reads the span.
 func RunNamesOf(span ptrace.Span) (n RunNames) {
+	n.Provider, n.Model = ModelOf(span)
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIAgentNameKey):
 			n.Agent = text(v)
 		case string(otelsemconv.GenAIConversationIDKey):
 			n.Conversation = text(v)
-		case string(otelsemconv.GenAIProviderNameKey):
-			n.Provider = text(v)
-		case string(otelsemconv.GenAIRequestModelKey):
-			n.Model = text(v)
-		case keyGenAISystem:
-			if n.Provider == "" {
-				n.Provider = text(v)
-			}
 		case keySessionID:
 			if n.Conversation == "" {
 				n.Conversation = text(v)
@@ -39,7 +32,7 @@ func RunNamesOf(span ptrace.Span) (n RunNames) {
 	return n
 }
 
-// ModelOf reads the provider and the model of a request, as [RunNamesOf] does.
+// ModelOf reads the provider and the model of a request; "": not recorded.
 func ModelOf(span ptrace.Span) (provider, model string) {
 	found := false // the provider, under the current key
 	for key, v := range span.Attributes().All() {
