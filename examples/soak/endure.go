@@ -182,7 +182,7 @@ func (s *soak) attack(ctx context.Context, books *ledger.Ledger, a *attack.Attac
 
 func (s *soak) enduranceRules(tenants bool) ledger.Rules {
 	return ledger.Rules{
-		MaxHold: s.limits.hold, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
+		MaxHold: s.limits.hold, Settle: s.limits.settle, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
 		Again: 10 * time.Second, Storage: true, Noted: time.Second, Queued: true,
 		Bounded: !tenants, Forgetful: !tenants, // attackers may take the room of honest agents
 	}
@@ -213,7 +213,7 @@ func (s *soak) drain(ctx context.Context, e *endured, books *ledger.Ledger, send
 func (s *soak) settle(e *endured, books *ledger.Ledger, tenants bool, trouble *disturbances, samples []timed) {
 	rules := s.enduranceRules(tenants)
 	_, e.problems = books.Check(rules)
-	waits := books.Waits(rules, s.limits.settle, trouble.within)
+	waits := books.Waits(rules, trouble.within)
 	for _, p := range append([]*period{&e.calm}, pointers(e.attacks)...) {
 		for i := range waits {
 			if w := &waits[i]; !w.Due.Before(p.from) && w.Due.Before(p.to) {

@@ -17,8 +17,8 @@ func (o *outcome) print(s *soak, most int) bool {
 	s.say("  spans        sent %d, acknowledged %d, delivered %d, of them again %d", f.Sent, f.Acknowledged, f.Delivered, f.Duplicates)
 	s.say("  on the way   refused and sent again %d, without an answer and sent again %d; calls of the backend: %d taken, %d failed",
 		f.Refused, f.Unanswered, o.backend.Taken, o.backend.Failed)
-	s.say("  runs         %d in %d traces; split by a stop or kill %d; spans after the memory of the verdict %d, verdict not noted for certain %d, of both judged again %d",
-		f.Runs, f.Traces, f.Split, f.Slow, f.Unnoted, f.Again)
+	s.say("  runs         %d in %d traces; split by a stop or kill %d; spans after the memory of the verdict %d, verdict not noted for certain %d, of both judged again %d; sent too late to count %d",
+		f.Runs, f.Traces, f.Split, f.Slow, f.Unnoted, f.Again, f.Unseen)
 	s.say("  verdicts     %s", counts(f.Verdicts))
 	s.say("  outcomes     %s", counts(f.Outcomes))
 	s.say("  early, late  %s", counts(f.Marks))

@@ -112,7 +112,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 		<-flushed
 	}
 	rules := ledger.Rules{
-		MaxHold: s.limits.hold, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
+		MaxHold: s.limits.hold, Settle: s.limits.settle, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
 		Again: 10 * time.Second, Bounded: p.bounded, Storage: p.storage,
 		Noted: time.Second, Queued: p.shipped,
 	}

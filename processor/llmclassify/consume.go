@@ -58,9 +58,11 @@ func (p *classifier) consume(ctx context.Context, caller *origin.Caller, b *batc
 	p.partition(q)
 	if err := p.handOver(ctx, caller, q); err != nil {
 		p.disclaim(q)
+		p.noteRefused(q)
 		p.interest.addAll(b.traces, -1)
 		return err
 	}
+	p.noteTaken(q)
 	p.interest.addAll(q.complete.traces, -1) // their shards know them as judged
 	return nil
 }

@@ -49,15 +49,16 @@ func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
 	return to > from && time.Duration(to-from) > l.period-clockSkew //nolint:gosec // the difference of two times
 }
 
-// unmarked reports whether it may have been forgotten that parts of a run were forgotten: it
-// began before the traces were forgotten of which that was known, lately.
-func (l *lifetime) unmarked(now, lost time.Time, from pcommon.Timestamp) bool {
-	return !lost.IsZero() && now.Sub(lost) < 2*l.period && from.AsTime().Before(lost.Add(clockSkew))
+// forgottenLately reports whether something may have been known of a run that began at this
+// time, and is not any more: what is kept for a period was forgotten, lately, after it began.
+func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommon.Timestamp) bool {
+	return !forgotten.IsZero() && now.Sub(forgotten) < 2*period && from.AsTime().Before(forgotten.Add(clockSkew))
 }
 
 // setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
+	release.Gaps = release.Gaps || e.refused.awaits(release.Trace)
 	run := release.Run
 	if run == nil {
 		return
@@ -65,5 +66,6 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	old := e.lifetime.outlives(now, run.Start, run.End)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
 	release.Gaps = release.Gaps ||
-		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.lifetime.unmarked(now, e.judged.Lost(), run.Start))
+		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.refused.mayLack(now, run.Start) ||
+			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
 }

@@ -27,6 +27,7 @@ type lane struct {
 	forwarder *forwarder
 	evidence  *evidence
 	inner     *innerRuns
+	refused   *refusals
 	unpacked  packQueue
 	held      origin.Uses // by the spans that are held or pending
 
@@ -64,6 +65,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		tenant:    t,
 		forwarder: newForwarder(p),
 		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
+		refused:   newRefusals(cfg.RunTimeout, factBytes/16, &p.refused),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
@@ -79,6 +81,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		During:         assemble.During,
 		Inner:          func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
 		SameService:    assemble.SameService,
+		Awaits:         l.refused.awaits,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
 		GuessedFacts:   512,
@@ -88,7 +91,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Watch:          p.interest.add,
 		Limits:         p.limits,
 	})
-	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), &p.lifetime)
+	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), l.refused, &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
 	return l
 }
@@ -234,6 +237,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 func (l *lane) rotate(now time.Time) {
 	l.evidence.kept.Rotate(now)
 	l.inner.rotate(now)
+	l.refused.rotate(now)
 	l.buffer.Judged().Rotate(now)
 	l.account()
 }

@@ -75,6 +75,8 @@ type arriving struct {
 	// refusals is how often the next consumer refuses what the call does not hold, so that its
 	// sender sends it again.
 	refusals int
+	// refused: the next consumer refuses the call, and its sender sends it again after others.
+	refused bool
 }
 
 // processEnd is how a process ends, if it does.
@@ -114,7 +116,7 @@ func (a *arrivals) String() string {
 		if c.end != goesOn {
 			fmt.Fprintf(&out, "\n  %v for %v", c.end, c.down)
 		}
-		fmt.Fprintf(&out, "\n  after %v, %d refusals:", c.after, c.refusals)
+		fmt.Fprintf(&out, "\n  after %v, %d refusals, refused %v:", c.after, c.refusals, c.refused)
 		for _, p := range c.spans {
 			fmt.Fprintf(&out, " %v", p)
 		}
@@ -209,6 +211,11 @@ func (a *arrivals) start(t *testing.T, d *disk, next *flakyNext, before *harness
 func (h *harness) send(t *testing.T, next *flakyNext, c *arriving) {
 	t.Helper()
 	next.fail = down
+	if c.refused {
+		require.ErrorIs(t, h.ConsumeTraces(t.Context(), c.traces()), errDown)
+		next.fail = nil
+		return
+	}
 	for range c.refusals {
 		err := h.classifier.ConsumeTraces(t.Context(), c.traces())
 		if err == nil { // everything is held
@@ -239,12 +246,15 @@ func (a *arrivals) interrupted(g *rand.Rand) *arrivals {
 // trace is here (only traces with LLM spans cost the memory of what is above these), and
 // one of those or an exchange when the LLM span has gone, because its run was complete.
 func (a *arrivals) tooSoonOrLate(call int, gone outcome, excused map[pcommon.TraceID]bool) {
+	if a.calls[call].refused {
+		return
+	}
 	parents := map[spanKey]pcommon.SpanID{}
 	known := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
 		for _, p := range a.calls[i].spans {
 			parents[p.key()] = p.ParentSpanID()
-			known[p.TraceID()] = known[p.TraceID()] || i <= call && p.isLLM()
+			known[p.TraceID()] = known[p.TraceID()] || i <= call && p.isLLM() && !a.calls[i].refused
 		}
 	}
 	beneath := map[spanKey][]spanKey{} // LLM spans, by what is above them
@@ -741,6 +751,39 @@ func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
 	return a
 }
 
+// sentAgain is a way in which the spans arrive within settle, in calls of which some are
+// refused and arrive again within max_hold.
+func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
+	a := r.shuffled(g)
+	type timed struct {
+		arriving
+		at time.Duration
+	}
+	var list []timed
+	at := time.Duration(0)
+	for _, c := range a.calls {
+		at += c.after
+		if g.IntN(2) == 0 {
+			list = append(list, timed{c, at})
+			continue
+		}
+		passed := placed{c.spans[0].resource, c.spans[0].scope, ptrace.NewSpan()}
+		passed.SetTraceID(pcommon.TraceID{15: 3})
+		passed.SetSpanID(newSpanID(g))
+		c.spans = append(slices.Clip(c.spans), passed)
+		list = append(list, timed{c, at + time.Duration(g.Int64N(int64(defaultMaxHold/2)))})
+		c.refused = true
+		list = append(list, timed{c, at})
+	}
+	slices.SortStableFunc(list, func(a, b timed) int { return cmp.Compare(a.at, b.at) })
+	a.calls, at = nil, 0
+	for _, c := range list {
+		c.after, at = c.at-at, c.at
+		a.calls = append(a.calls, c.arriving)
+	}
+	return a
+}
+
 // scattered is a way in which spans arrive late, or go early.
 func (r *recordedTrace) scattered(g *rand.Rand) *arrivals {
 	a := &arrivals{cfg: defaultConfig()}
@@ -852,8 +895,7 @@ func TestOrder(t *testing.T) {
 					maps.Copy(whole, together.whole)
 					r = r.with(other)
 				}
-				for range 3 {
-					a := r.shuffled(g)
+				for _, a := range []*arrivals{r.shuffled(g), r.shuffled(g), r.sentAgain(g)} {
 					got, excused := a.play(t)
 					wrong, n, m := got.expect(want, excused, whole)
 					strict, careful = strict+n, careful+m

@@ -75,13 +75,14 @@ func (p *classifier) load() (l load) {
 	return l
 }
 
-// tables is what is kept of runs that were judged.
+// tables is what is kept of runs that were judged, and of calls that were refused.
 func (p *classifier) tables() (sizes tableSizes) {
 	for _, s := range p.shards {
 		for l := range s.all {
 			sizes[judgedTable] += l.buffer.Judged().Size()
 			sizes[innerRunsTable] += l.inner.size()
 			sizes[correctionsTable] += l.inner.corrections.size()
+			sizes[refusedTable] += l.refused.size()
 		}
 		sizes[recalledTable] += s.recalled.size()
 	}

@@ -1,6 +1,8 @@
 package llmclassify
 
 import (
+	"sync/atomic"
+
 	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
 
@@ -19,8 +21,9 @@ type shared struct {
 	health    *health
 	store     *store
 	budget    budget
-	interest  interest // the traces of which LLM spans are held or on their way
-	evidenced interest // the traces of which evidence is kept or on its way
+	interest  interest     // the traces of which LLM spans are held or on their way
+	evidenced interest     // the traces of which evidence is kept or on its way
+	refused   atomic.Int64 // spans in the refusals of all lanes
 	origins   *origin.Table
 	lifetime  lifetime
 	limits    hold.Limits // zero but in tests

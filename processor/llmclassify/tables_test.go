@@ -25,8 +25,8 @@ func (h *harness) turns(t *testing.T) {
 }
 
 // fillTables sends runs of a tenant, each in a trace of its own, that fill all tables: runs
-// that may be within another one, whole with the spans between them, and the evidence of an
-// HTTP client whose request never comes.
+// that may be within another one, whole with the spans between them, the evidence of an HTTP
+// client whose request never comes, and spans of calls that were refused.
 func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int) {
 	t.Helper()
 	td := ptrace.NewTraces()
@@ -47,6 +47,11 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 	}
 	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 	h.turns(t)
+	for range runs {
+		*trace++
+		l := h.shards.of(h.tenants.named(tenant), numbered(*trace))
+		l.refused.add(h.clock.Now(), spanKey{numbered(*trace), spanID(1)})
+	}
 }
 
 // Whatever tenants there are, what is kept beside facts takes no more than one alone may use.
@@ -62,7 +67,7 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 		}
 		return sum
 	}
-	bound := cfg.MaxFactBytes * 5 / 16
+	bound := cfg.MaxFactBytes * 6 / 16
 	trace := uint64(0)
 	for range 100 {
 		fillTables(t, h, "first", &trace, 100)
@@ -78,7 +83,7 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 
 	sizes := h.tables()
 	evidence := h.load().evidence
-	assert.Equal(t, size(), sizes[judgedTable]+sizes[innerRunsTable]+sizes[correctionsTable]+evidence)
+	assert.Equal(t, size(), sizes[judgedTable]+sizes[innerRunsTable]+sizes[correctionsTable]+sizes[refusedTable]+evidence)
 	for i, size := range sizes[:recalledTable] {
 		assert.Positive(t, size, "table %d", i)
 	}
@@ -93,7 +98,7 @@ func tableGauges(t *testing.T, h *harness) (sizes tableSizes) {
 	require.NoError(t, err)
 	points := m.Data.(metricdata.Sum[int64]).DataPoints
 	require.Len(t, points, len(sizes))
-	for i, name := range []string{"judged", "inner_runs", "corrections", "recalled"} {
+	for i, name := range []string{"judged", "inner_runs", "corrections", "refused", "recalled"} {
 		for _, p := range points {
 			if p.Attributes.Equals(ptrTo(attribute.NewSet(attribute.String("table", name)))) {
 				sizes[i] = int(p.Value)

@@ -71,7 +71,7 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		written:   with(attribute.Bool("success", true)),
 		unwritten: with(attribute.Bool("success", false)),
 	}
-	for i, name := range [...]string{judgedTable: "judged", innerRunsTable: "inner_runs", correctionsTable: "corrections", recalledTable: "recalled"} {
+	for i, name := range [...]string{judgedTable: "judged", innerRunsTable: "inner_runs", correctionsTable: "corrections", refusedTable: "refused", recalledTable: "recalled"} {
 		t.tables[i] = with(attribute.String("table", name))
 	}
 	for i := range t.triggers {
@@ -83,13 +83,15 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 // load is what the processor holds.
 type load struct{ traces, bytes, factBytes, evidence int }
 
-// tableSizes are the bytes of what is kept of runs that were judged.
+// tableSizes are the bytes of what is kept of runs that were judged, and of calls that were
+// refused.
 type tableSizes [recalledTable + 1]int
 
 const (
 	judgedTable = iota
 	innerRunsTable
 	correctionsTable
+	refusedTable
 	recalledTable
 )
 

@@ -15,6 +15,7 @@ import (
 // Rules define what may happen in a part of a soak.
 type Rules struct {
 	MaxHold    time.Duration // llm_classify's max_hold
+	Settle     time.Duration // its settle
 	RunTimeout time.Duration // its run_timeout
 	SpanLimit  int           // its max_spans_per_run
 	Again      time.Duration // maximum time between a span's export and a kill that causes its second export
@@ -43,6 +44,9 @@ type Figures struct {
 	// have been recorded beyond the life of the process. Again is the number of both that got
 	// another verdict, on spans that arrived later.
 	Slow, Unnoted, Again int
+	// Unseen is the number of runs that announce no counts and were judged before any span that
+	// makes them unsafe to repeat had been sent.
+	Unseen int
 	// Oldest is the longest time between the export of a span and the kill that caused its second
 	// export.
 	Oldest   time.Duration
@@ -121,7 +125,7 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	c.figures.Traces, c.figures.Runs = l.traces, len(l.runs)
 	c.figures.Verdicts, c.figures.Marks = make(map[semconv.Trigger]int), make(map[semconv.Trigger]int)
 	c.figures.Outcomes = make(map[semconv.RunOutcome]int)
-	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Unnoted, c.figures.Again, c.figures.Oldest = 0, 0, 0, 0, 0, 0, 0
+	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Unnoted, c.figures.Again, c.figures.Unseen, c.figures.Oldest = 0, 0, 0, 0, 0, 0, 0, 0
 	for _, s := range l.stops {
 		if s.kill {
 			c.figures.Kills++

@@ -113,7 +113,11 @@ func (c *checker) run(r *run) {
 		c.figures.Outcomes[list[0].outcome]++
 	}
 	for _, v := range list {
-		if v.safe && r.plan.Risky {
+		switch {
+		case !v.safe || !r.plan.Risky:
+		case v.trigger == semconv.TriggerRunEnded && c.unseen(r):
+			c.figures.Unseen++
+		default:
 			c.add(LessCareful, r.key, "a %s run in which text was shown, or a tool changed something, is safe to repeat, by %s", r.shape, v.trigger)
 		}
 		if v.trigger == semconv.TriggerComplete && v.outcome != r.plan.Outcome {
@@ -160,6 +164,29 @@ func (c *checker) run(r *run) {
 			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.copies[0].trigger)
 		}
 	}
+}
+
+// unseen reports whether llm_classify cannot have known of the spans that make a run unsafe to
+// repeat: it announces no counts, and when their first attempt had its result, the run span
+// had been sent for longer than llm_classify waits for them. A refused attempt counts: what
+// was refused is known to come. No run that announces no counts contains another one here.
+func (c *checker) unseen(r *run) bool {
+	var sent time.Time // the run span
+	for _, s := range r.spans {
+		if s.role == load.Run {
+			sent = s.first
+		}
+	}
+	risky := 0
+	for _, s := range r.spans {
+		if s.risky {
+			risky++
+			if !s.answered.IsZero() && !s.answered.After(sent.Add(c.rules.Settle)) {
+				return false
+			}
+		}
+	}
+	return risky > 0 && !sent.IsZero() && !r.plan.Announces
 }
 
 // unnoted reports whether the first verdict on a run may not have been recorded when the

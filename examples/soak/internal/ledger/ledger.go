@@ -40,12 +40,14 @@ type span struct {
 	run      *run // nil for other spans
 	late     bool
 	shown    bool // see load.Span
+	risky    bool // likewise
 	hash     uint64
 	attempts int
 	unknown  int // attempts without an answer
 	acks     int
 	rejected bool
 	first    time.Time // the first attempt
+	answered time.Time // its result
 	acked    time.Time // the first acknowledgement
 	copies   []delivery
 }
@@ -120,7 +122,7 @@ func (l *Ledger) Plan(t *load.Trace) {
 	}
 	for i := range t.Spans {
 		s := &t.Spans[i]
-		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, shown: s.Shown, hash: hashes[i]}
+		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, shown: s.Shown, risky: s.Risky, hash: hashes[i]}
 		if s.Role != load.Other {
 			entry.run = l.runs[Key{t.ID, s.RunID}]
 			entry.run.spans = append(entry.run.spans, entry)
@@ -164,6 +166,9 @@ func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
 
 	for _, k := range keys {
 		s := l.spans[k]
+		if s.answered.IsZero() {
+			s.answered = at
+		}
 		switch a {
 		case Acknowledged:
 			if s.acks++; s.acks == 1 {

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	rules = Rules{MaxHold: time.Second, RunTimeout: 10 * time.Second, SpanLimit: 20, Again: 5 * time.Second}
+	rules = Rules{MaxHold: time.Second, Settle: 300 * time.Millisecond, RunTimeout: 10 * time.Second, SpanLimit: 20, Again: 5 * time.Second}
 	pace  = load.Pace{Turn: 100 * time.Millisecond, MaxHold: time.Second, SpanLimit: 20}
 	t0    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
@@ -612,4 +612,56 @@ func TestJudged(t *testing.T) {
 	}
 	f.give()
 	<-judged
+}
+
+// A run that announces no counts may be safe to repeat if what makes it unsafe was sent for
+// the first time when llm_classify did not wait for it any more.
+func TestSentTooLateToCount(t *testing.T) {
+	var tr load.Trace
+	for n := uint64(0); tr.Shape != "no counts" || !tr.Runs[0].Risky || tr.Runs[0].Outcome != semconv.RunOutcomeFailed; n++ {
+		tr = load.New(3, n, pace)
+	}
+	for name, tt := range map[string]struct {
+		sent, answered float64
+		first          Answer // at answered
+		unseen         bool
+	}{
+		"sent in time":              {0.1, 0.2, Acknowledged, false},
+		"refused in time":           {0.1, 0.2, Refused, false},
+		"sent too late":             {0.4, 0.5, Acknowledged, true},
+		"refused too late":          {0.4, 0.5, Refused, true},
+		"on its way at the verdict": {0.2, 0.4, Acknowledged, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			books := New()
+			books.Plan(&tr)
+			for _, s := range tr.Spans {
+				keys := []Key{{tr.ID, s.SpanID()}}
+				o := honest(s, tr.Runs[0], 1, false)
+				if !s.Risky {
+					books.Attempt(keys, at(0))
+					books.Answer(keys, Acknowledged, at(0.05))
+				} else {
+					books.Attempt(keys, at(tt.sent))
+					books.Answer(keys, tt.first, at(tt.answered))
+					if tt.first != Acknowledged {
+						books.Attempt(keys, at(0.6))
+						books.Answer(keys, Acknowledged, at(0.7))
+					}
+				}
+				o.safe = s.Role == load.Run
+				f := fake{books: books, outs: []*out{o}}
+				f.give()
+			}
+			figures, problems := books.Check(rules)
+			if tt.unseen {
+				assert.Empty(t, problems)
+				assert.Equal(t, 1, figures.Unseen)
+				return
+			}
+			require.Len(t, problems, 1)
+			assert.Equal(t, LessCareful, problems[0].What)
+			assert.Zero(t, figures.Unseen)
+		})
+	}
 }

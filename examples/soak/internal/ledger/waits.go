@@ -22,7 +22,7 @@ type Wait struct {
 // does not announce its spans; max_hold at most, and where the span of a run is never
 // sent. Where a trace has several runs, the last span of all of them counts. What of a
 // wait disturbed returns is subtracted.
-func (l *Ledger) Waits(rules Rules, settle time.Duration, disturbed func(from, to time.Time) time.Duration) (list []Wait) {
+func (l *Ledger) Waits(rules Rules, disturbed func(from, to time.Time) time.Duration) (list []Wait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	traces := make(map[pcommon.TraceID]*journey)
@@ -53,7 +53,7 @@ func (l *Ledger) Waits(rules Rules, settle time.Duration, disturbed func(from, t
 		}
 		if s.role != load.Other && !s.late {
 			latest := s.first.Add(rules.MaxHold)
-			if due = j.due(settle); j.open || due.After(latest) {
+			if due = j.due(rules.Settle); j.open || due.After(latest) {
 				due = latest
 			}
 		}

@@ -24,7 +24,7 @@ func nothing(time.Time, time.Time) time.Duration { return 0 }
 func TestWaits(t *testing.T) {
 	f := took(t)
 	f.give()
-	list := f.books.Waits(rules, 300*time.Millisecond, nothing)
+	list := f.books.Waits(rules, nothing)
 	figures, _ := f.books.Check(rules)
 	assert.Len(t, list, figures.Delivered)
 	assert.LessOrEqual(t, longest(list).Wait, 200*time.Millisecond)
@@ -42,11 +42,11 @@ func TestWaitsAreFound(t *testing.T) {
 			o := f.first(t, like)
 			o.at = 9
 			f.give()
-			w := longest(f.books.Waits(rules, 300*time.Millisecond, nothing))
+			w := longest(f.books.Waits(rules, nothing))
 			assert.Equal(t, Key{o.TraceID(), o.SpanID()}, w.Key)
 			assert.Greater(t, w.Wait, 5*time.Second)
 
-			disturbed := f.books.Waits(rules, 300*time.Millisecond, func(from, to time.Time) time.Duration { return to.Sub(from) - time.Second })
+			disturbed := f.books.Waits(rules, func(from, to time.Time) time.Duration { return to.Sub(from) - time.Second })
 			assert.Equal(t, time.Second, longest(disturbed).Wait, "what is left")
 		})
 	}

@@ -39,6 +39,8 @@ type Span struct {
 	// Shown: the model's text had been shown when the connection broke, so that it is not
 	// safe to send the request again.
 	Shown bool
+	// Risky: because of this span it is not safe to repeat its run.
+	Risky bool
 	// Late spans are sent only after the verdict on their run has been exported.
 	Late bool
 	// Service is the index of its resource in [Services].

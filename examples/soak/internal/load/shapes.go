@@ -232,7 +232,7 @@ func (r *running) request(takes time.Duration, e ending) {
 		semconv.HistoryToolCalls(r.done...), semconv.HistoryToolOutputs(r.done...))
 	text := 0
 	if e.shown {
-		s.Shown, r.plan.Risky = true, true
+		s.Shown, s.Risky, r.plan.Risky = true, true, true
 	}
 	if len(e.calls) == 0 && !e.cut || e.shown {
 		text = 1 + r.rng.IntN(30)
@@ -291,7 +291,7 @@ func (r *running) tool(call string, takes time.Duration, nests bool) {
 	r.tools++
 	effect := semconv.ToolEffectReadOnly
 	if r.chance(15) {
-		effect, r.plan.Risky = semconv.ToolEffectNonIdempotent, true
+		effect, s.Risky, r.plan.Risky = semconv.ToolEffectNonIdempotent, true, true
 	}
 	put(s, otelsemconv.GenAIOperationNameExecuteTool, otelsemconv.GenAIToolName("search"), otelsemconv.GenAIToolCallID(call),
 		semconv.RunID(hex.EncodeToString(r.plan.ID[:])), semconv.ToolEffectAttr(effect),

@@ -45,6 +45,9 @@ type Config[F any] struct {
 	// SameService reports whether two items are of one service: none of them is then what a
 	// gateway did for the other. May be nil.
 	SameService func(a, b *Item[F]) bool
+	// Awaits reports whether spans of a trace are known to be on their way: what waits for
+	// Settle goes on waiting then. May be nil.
+	Awaits func(pcommon.TraceID) bool
 	// Explained reports whether nothing that may still arrive would change the verdict
 	// on a complete run with items that are Unexplained. It is called again whenever
 	// something arrives, and must not keep the release.

@@ -122,6 +122,7 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 // Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
+	b.waitLonger(t, now)
 	for n := 0; n < b.cfg.Limits.Sweep && len(t.settling) > 0 && t.settling[0].until <= now; n++ {
 		s := t.settling[0]
 		s.span.settling = false
@@ -170,6 +171,18 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		releases = b.sweepExpired(t, now, releases)
 	}
 	return releases
+}
+
+// waitLonger lets what has settled wait for Config.Settle once more where spans of the trace
+// are known to be on their way.
+func (b *Buffer[F]) waitLonger(t *Trace[F], now age) {
+	if b.cfg.Awaits == nil || len(t.settling) == 0 || t.settling[0].until > now || !b.cfg.Awaits(t.id) {
+		return
+	}
+	for i := range t.settling {
+		t.settling[i].until = now + age(b.cfg.Settle)
+	}
+	b.work += len(t.settling)
 }
 
 // holdExpired reports whether a span has been held for Config.MaxHold.

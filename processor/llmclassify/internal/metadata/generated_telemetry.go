@@ -434,7 +434,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyTableBytes, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_table_bytes",
-		metric.WithDescription("Estimated memory of what is kept of runs that were judged. At most an eighth of `max_fact_bytes` for `judged` and for `recalled`, and a sixteenth for each other one; of more the oldest is forgotten. [Alpha]"),
+		metric.WithDescription("Estimated memory of what is kept of runs that were judged, and of calls that were refused. At most an eighth of `max_fact_bytes` for `judged` and for `recalled`, and a sixteenth for each other one; of more the oldest is forgotten. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

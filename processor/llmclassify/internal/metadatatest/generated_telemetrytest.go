@@ -327,7 +327,7 @@ func AssertEqualProcessorLlmClassifyStorageWrites(t *testing.T, tt *componenttes
 func AssertEqualProcessorLlmClassifyTableBytes(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_table_bytes",
-		Description: "Estimated memory of what is kept of runs that were judged. At most an eighth of `max_fact_bytes` for `judged` and for `recalled`, and a sixteenth for each other one; of more the oldest is forgotten. [Alpha]",
+		Description: "Estimated memory of what is kept of runs that were judged, and of calls that were refused. At most an eighth of `max_fact_bytes` for `judged` and for `recalled`, and a sixteenth for each other one; of more the oldest is forgotten. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
