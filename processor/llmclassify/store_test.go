@@ -357,7 +357,7 @@ func TestFactsForgottenWithStorage(t *testing.T) {
 	assert.Len(t, d.entries(), 50)
 	h.pass(t, defaultMaxHold)
 	h.consume(t, otherSpan(9, 1, 0, 1), finishedRun(2)[0])
-	kept := slices.DeleteFunc(d.entries(), func(key string) bool { return strings.HasSuffix(key, ".states") })
+	kept := slices.DeleteFunc(d.entries(), func(key string) bool { return strings.HasPrefix(key, "states.") })
 	assert.Less(t, len(kept), 25)
 	h.pass(t, defaultRunTimeout+defaultMaxHold)
 	assert.Empty(t, d.entries())

@@ -66,11 +66,11 @@ func TestKeysOfBlocks(t *testing.T) {
 		changed []int
 		want    map[string]int // sizes
 	}{
-		{1, []int{0}, map[string]int{"0.states": sealSize + 1}},
-		{blockSpans, []int{0, blockSpans - 1}, map[string]int{"0.states": sealSize + blockSpans}},
-		{blockSpans + 1, []int{0}, map[string]int{"0.states": sealSize + blockSpans}},
-		{blockSpans + 1, []int{blockSpans}, map[string]int{"0.states.1": sealSize + 1}},
-		{3*blockSpans + 2, []int{3 * blockSpans, 0, 3*blockSpans + 1}, map[string]int{"0.states": sealSize + blockSpans, "0.states.3": sealSize + 2}},
+		{1, []int{0}, map[string]int{"states.0": sealSize + 1}},
+		{blockSpans, []int{0, blockSpans - 1}, map[string]int{"states.0": sealSize + blockSpans}},
+		{blockSpans + 1, []int{0}, map[string]int{"states.0": sealSize + blockSpans}},
+		{blockSpans + 1, []int{blockSpans}, map[string]int{"states.0.1": sealSize + 1}},
+		{3*blockSpans + 2, []int{3 * blockSpans, 0, 3*blockSpans + 1}, map[string]int{"states.0": sealSize + blockSpans, "states.0.3": sealSize + 2}},
 	} {
 		m := &counting{memory: newMemory()}
 		j, _ := takeUp(t, m)
@@ -206,7 +206,7 @@ func largeCall(t *testing.T) (m *memory, states []State) {
 		}
 	}
 	require.NoError(t, j.Update(t.Context(), spent, done, nil))
-	require.Equal(t, []string{"0", "0.states", "0.states.1", "0.states.2"}, m.keys())
+	require.Equal(t, []string{"0", "states.0", "states.0.1", "states.0.2"}, m.keys())
 	require.Equal(t, states, statesOf(t, m.content, spans, true))
 	return m, states
 }
@@ -214,7 +214,7 @@ func largeCall(t *testing.T) (m *memory, states []State) {
 // A block that is damaged, cut or missing lets its own spans go out again, and no others.
 func TestDamagedBlock(t *testing.T) {
 	whole, states := largeCall(t)
-	for block, damagedKey := range []string{"0.states", "0.states.1", "0.states.2"} {
+	for block, damagedKey := range []string{"states.0", "states.0.1", "states.0.2"} {
 		want := slices.Clone(states)
 		clear(want[block*blockSpans:][:blockSpans]) // held
 		check := func(what string, damaged []byte) {
@@ -276,16 +276,50 @@ func TestStatesInOneBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, states := largeCall(t)
-			delete(m.content, "0.states.1")
-			delete(m.content, "0.states.2")
-			m.content["0.states"] = seal(states)
+			delete(m.content, "states.0.1")
+			delete(m.content, "states.0.2")
+			m.content["states.0"] = seal(states)
 			_, got := takeUp(t, m)
 			assert.Len(t, got.spans, len(states))
 			assert.Len(t, got.logs, 1)
-			assert.Equal(t, seal(states), m.content["aside.0.states"])
+			assert.Equal(t, seal(states), m.content["aside.states.0"])
 			_, got = takeUp(t, m)
 			assert.Len(t, got.spans, len(states))
 			assert.Empty(t, got.logs)
 		})
 	}
+}
+
+// Earlier versions stored states beside their entry. They are read, added to what is stored
+// since, and go with the entry.
+func TestFormerKeys(t *testing.T) {
+	m, _ := largeCall(t)
+	for block, now := range []string{"states.0", "states.0.1", "states.0.2"} {
+		m.content[formerKey(0, uint32(block))] = m.content[now] //nolint:gosec // 2 at most
+		delete(m.content, now)
+	}
+	require.Equal(t, []string{"0", "0.states", "0.states.1", "0.states.2"}, m.keys())
+	counts := func() (held, spent int, tickets []Ticket, j *Journal) {
+		j, replayed := reopen(t, m)
+		require.Len(t, replayed, 1)
+		for _, state := range replayed[0].States {
+			if state == Spent {
+				spent++
+			} else {
+				held++
+			}
+		}
+		return held, spent, replayed[0].Tickets, j
+	}
+	held, spent, tickets, j := counts()
+	assert.Equal(t, []int{3, 3}, []int{held, spent})
+	require.NoError(t, j.Update(t.Context(), tickets[:1], nil, nil)) // of the first block
+	held, spent, tickets, j = counts()
+	assert.Equal(t, []int{2, 4}, []int{held, spent})
+	assert.Contains(t, m.content, "states.0")
+
+	require.NoError(t, j.Update(t.Context(), nil, tickets, nil))
+	assert.Equal(t, []string{}, m.keys())
+	_, replayed := reopen(t, m)
+	assert.Empty(t, replayed)
 }

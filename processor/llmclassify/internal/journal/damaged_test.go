@@ -99,7 +99,7 @@ func small(t *testing.T) (*memory, taken) {
 	_, got := takeUp(t, &memory{content: maps.Clone(m.content)})
 	require.Equal(t, want, got)
 	require.ElementsMatch(t, []string{
-		boundsKey, ownerKey, "0", "0.states", "1", judgedKey, segmentKey(0), partKey(1, 0),
+		boundsKey, ownerKey, "0", "states.0", "1", judgedKey, segmentKey(0), partKey(1, 0),
 	}, slices.Collect(maps.Keys(m.content)))
 	return m, want
 }
@@ -128,7 +128,7 @@ func TestAnyDamage(t *testing.T) {
 			switch {
 			case damagedKey == "0":
 				want.spans, want.spent = []string{"other"}, nil
-			case damagedKey == "0.states": // comes again
+			case damagedKey == "states.0": // comes again
 				want.spans, want.spent = []string{"held", "spent", "done", "other"}, nil
 			case damagedKey == "1":
 				want.spans = []string{"held"}
@@ -207,7 +207,7 @@ func TestEarlierVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, want := small(t)
 			m.content[boundsKey] = littleEndian(0, 1025)
-			m.content["0.states"] = []byte{0, 1, 2}
+			m.content["states.0"] = []byte{0, 1, 2}
 			m.content[judgedKey] = littleEndian(0, 1)
 			delete(m.content, ownerKey)
 			j, got := takeUp(t, client(m))
@@ -296,7 +296,7 @@ func TestWideBounds(t *testing.T) {
 // Keys that are not the journal's are left alone.
 func TestOtherKeys(t *testing.T) {
 	m, want := small(t)
-	others := []string{"", ".", "x", "01", "+1", "1.", "1.x", "-1", "1e3", "99999999999999999999", key(endNumber), judgedPart, "judged.x", "judged.1.x", "judged.1.99", "judged.01", "judged..1", "9.states"}
+	others := []string{"", ".", "x", "01", "+1", "1.", "1.x", "-1", "1e3", "99999999999999999999", key(endNumber), judgedPart, "judged.x", "judged.1.x", "judged.1.99", "judged.01", "judged..1", "9.states", "states.9"}
 	for _, key := range others {
 		m.content[key] = []byte("what is this")
 	}
@@ -366,7 +366,7 @@ func FuzzOpen(f *testing.F) {
 			}
 			m := newMemory()
 			maps.Copy(m.content, map[string][]byte{
-				recordsKey: records, entryKey: entry, entryKey + statesKey: states, boundsKey: bounds, judgedKey: index,
+				recordsKey: records, entryKey: entry, statesPrefix + entryKey: states, boundsKey: bounds, judgedKey: index,
 			})
 			j, first := takeUp(t, client(m))
 			tickets, err := j.Append(t.Context(), t0, nil, tracesOf("new"))

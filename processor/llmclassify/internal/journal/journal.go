@@ -44,32 +44,36 @@ type entry struct {
 	left   int           // spans that are not Done
 	dirty  []uint32      // the blocks of its states that are not written yet, in order
 	place  *list.Element // in the list of live entries
+	former bool          // an earlier version wrote states of it, see formerKey
 
 	forgotten map[uint32]struct{} // spans that are Done once they are Spent
 }
 
-// The keys of a journal. An entry is immutable; the states of its spans are stored beside
-// it.
+// The keys of a journal. An entry is immutable; the states of its spans are stored apart.
 //
 //	bounds          the first number that may be live, and one that is above all
 //	<n>             entry n: header and spans
-//	<n>.states      the states of its first blockSpans spans, one byte each; absent while
+//	states.<n>      the states of its first blockSpans spans, one byte each; absent while
 //	                these are all held
-//	<n>.states.<i>  likewise those of its block i; only calls with more spans have these
+//	states.<n>.<i>  likewise those of its block i; only calls with more spans have these
 //	owner           whose journal it is, see SetOwner
 //	aside.<key>     what was stored under a key and was unreadable
 //
 // A change of a span writes its block, not the states of all spans of its call: what one
-// call costs stays in proportion to its spans, whatever becomes of them in which order.
+// call costs stays in proportion to its spans, whatever becomes of them in which order. A
+// storage such as file_storage writes neighbours in the order of their keys together: states
+// are no neighbours of entries, which are much larger. Earlier versions stored them under
+// <n>.states and <n>.states.<i>.
 //
 // What was judged is stored under keys of its own, see judgedKey; earlier versions did not
 // write it. All values are sealed. Earlier versions wrote bounds, states and the index of
 // judged runs without a seal.
 const (
-	boundsKey   = "bounds"
-	ownerKey    = "owner"
-	statesKey   = ".states"
-	asidePrefix = "aside."
+	boundsKey    = "bounds"
+	ownerKey     = "owner"
+	statesPrefix = "states."
+	formerSuffix = ".states"
+	asidePrefix  = "aside."
 )
 
 // ahead is how many numbers are claimed at a time, so that the bounds need not be written
@@ -90,11 +94,16 @@ func blockOf(states []State, block uint32) []State {
 	return states[from:min(from+blockSpans, len(states))]
 }
 
-func blockKey(seq uint64, block uint32) string {
+func blockKey(seq uint64, block uint32) string { return ofBlock(statesPrefix+key(seq), block) }
+
+// formerKey is blockKey of earlier versions.
+func formerKey(seq uint64, block uint32) string { return ofBlock(key(seq)+formerSuffix, block) }
+
+func ofBlock(first string, block uint32) string {
 	if block == 0 {
-		return key(seq) + statesKey
+		return first
 	}
-	return key(seq) + statesKey + "." + strconv.FormatUint(uint64(block), 10)
+	return first + "." + strconv.FormatUint(uint64(block), 10)
 }
 
 func key(seq uint64) string { return strconv.FormatUint(seq, 10) }
@@ -235,9 +244,10 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	if unreadable == nil {
 		spans = len(r.States)
 	}
-	stored := make([]*storage.Operation, blocks(spans))
-	for i := range stored {
-		stored[i] = storage.GetOperation(blockKey(seq, uint32(i))) //nolint:gosec // see blocks
+	n := blocks(spans)
+	stored := make([]*storage.Operation, 2*n) // the former ones after the others
+	for i := range n {
+		stored[i], stored[n+i] = storage.GetOperation(blockKey(seq, i)), storage.GetOperation(formerKey(seq, i))
 	}
 	if err := j.client.Batch(ctx, stored...); err != nil {
 		return nil, nil, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
@@ -246,15 +256,22 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 		j.entryUnreadable(ctx, seq, value, stored, unreadable)
 		return nil, nil, nil
 	}
+	e := &entry{seq: seq}
 	for i, op := range stored {
-		block := blockOf(r.States, uint32(i)) //nolint:gosec // see blocks
-		if known, err := readStates(op.Value, len(block)); err == nil {
-			copy(block, known)
-		} else {
+		if op.Value == nil {
+			continue
+		}
+		e.former = e.former || i >= int(n)
+		block := blockOf(r.States, uint32(i)%n) //nolint:gosec // see blocks
+		known, err := readStates(op.Value, len(block))
+		if err != nil {
 			j.statesUnreadable(ctx, seq, op, err)
 		}
+		for k, state := range known {
+			block[k] = max(block[k], state)
+		}
 	}
-	e := &entry{seq: seq, states: slices.Clone(r.States)}
+	e.states = slices.Clone(r.States)
 	r.dropDone(e)
 	e.left = len(r.States)
 	return r, e, nil
@@ -480,6 +497,9 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 		ops = append(ops, storage.DeleteOperation(key(e.seq)))
 		for block := range blocks(len(e.states)) {
 			ops = append(ops, storage.DeleteOperation(blockKey(e.seq, block)))
+			if e.former {
+				ops = append(ops, storage.DeleteOperation(formerKey(e.seq, block)))
+			}
 		}
 	}
 	j.mu.Unlock()

@@ -208,13 +208,13 @@ func TestForeignEntries(t *testing.T) {
 			}
 			first := key(j.oldest().seq)
 			m.content[first] = value
-			m.content[first+statesKey] = []byte("abc")
+			m.content[statesPrefix+first] = []byte("abc")
 			_, replayed := reopen(t, m)
 			assert.Len(t, replayed, 2)
 			assert.Equal(t, value, m.content[asidePrefix+first])
 			assert.NotContains(t, m.content, first)
-			assert.NotContains(t, m.content, first+statesKey)
-			assert.Equal(t, []byte("abc"), m.content[asidePrefix+first+statesKey])
+			assert.NotContains(t, m.content, statesPrefix+first)
+			assert.Equal(t, []byte("abc"), m.content[asidePrefix+statesPrefix+first])
 		})
 	}
 	t.Run("states", func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestForeignEntries(t *testing.T) {
 		j, _ := reopen(t, m)
 		_, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
 		require.NoError(t, err)
-		states := key(j.oldest().seq) + statesKey
+		states := statesPrefix + key(j.oldest().seq)
 		m.content[states] = []byte("xyz")
 		_, replayed := reopen(t, m)
 		require.Len(t, replayed, 1)

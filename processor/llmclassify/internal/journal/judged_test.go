@@ -173,7 +173,7 @@ type watching struct {
 func (w *watching) Batch(ctx context.Context, ops ...*storage.Operation) error {
 	err := w.memory.Batch(ctx, ops...)
 	if slices.ContainsFunc(ops, func(op *storage.Operation) bool {
-		return op.Type == storage.Delete && !strings.HasPrefix(op.Key, judgedKey) && !strings.HasSuffix(op.Key, statesKey)
+		return op.Type == storage.Delete && !strings.HasPrefix(op.Key, judgedKey) && !strings.HasPrefix(op.Key, statesPrefix)
 	}) {
 		w.gone()
 	}
