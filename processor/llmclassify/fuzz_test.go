@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"math"
@@ -83,7 +84,10 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	want.add(td, 1)
 
 	for i, call := range splitTraces(td, int(seed/4%4)+1) {
-		require.NoError(t, h.ConsumeTraces(t.Context(), call))
+		if seed/8%2 == 0 || h.isRefused(t, call) {
+			require.NoError(t, h.ConsumeTraces(t.Context(), call))
+		}
+		require.Zero(t, h.refused.Load(), "all of it was taken over")
 		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
 		require.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
 		h.pass(t, time.Duration(i)*time.Second)
@@ -108,6 +112,17 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	for key, n := range want {
 		require.Zero(t, n, "%+d times too few: %q", n, key)
 	}
+}
+
+// isRefused sends a copy of a call whose sender does not wait. It reports whether the call has
+// to be sent again.
+func (h *harness) isRefused(t *testing.T, call ptrace.Traces) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sent := ptrace.NewTraces()
+	call.CopyTo(sent)
+	return h.ConsumeTraces(ctx, sent) != nil
 }
 
 // inventory counts spans by all that they have but verdicts, and the provider and model that
