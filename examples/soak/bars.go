@@ -78,6 +78,7 @@ type endured struct {
 	problems []ledger.Problem // about honest spans and runs
 	attacker attack.Counts    // in all
 	starts   time.Duration    // the longest
+	behind   time.Duration    // see disturbances
 	stop     time.Duration
 	stopErr  error
 	starved  bool // spans were left without an acknowledgement
@@ -188,6 +189,8 @@ func (e *endured) print(s *soak) bool {
 	}
 	s.say("honest: spans whose wait beyond what is due, disturbances apart, is p50 to max. Bounds: memory %s, held %s, facts %s, page %s, series %d, p99 %s.",
 		size(e.memoryBound()), size(int64(e.limits.heldBytes)), size(int64(e.limits.factBytes)), size(barPage), barSeries, barWait)
+	s.say("after a disturbance, the exporter's queue took up to %s longer than was allowed for; spans that waited then do not count",
+		round(e.behind))
 	s.say("longest start after a kill %s, last shutdown %s", round(e.starts), round(e.stop))
 	list := e.missed()
 	if len(list) == 0 {

@@ -120,7 +120,7 @@ func (s *soak) endure(ctx context.Context, o options) (*endured, error) {
 		books.Stopped(asked, time.Now())
 	}
 	s.settle(e, books, tenants, trouble, samples)
-	e.attacker, e.starts = attacker.Counts(), trouble.starts
+	e.attacker, e.starts, e.behind = attacker.Counts(), trouble.starts, trouble.behind
 	e.fatal = append(e.fatal, c.brokenLines()...)
 	if len(e.calm.waits) < fewWaits {
 		e.missing = append(e.missing, "too few spans came out before the attacks")
@@ -294,6 +294,7 @@ type disturbances struct {
 	c       *collector
 	began   time.Time
 	starts  time.Duration // the longest start after a kill
+	behind  time.Duration // the longest time that the exporter's queue took beyond a recovery
 
 	// mu guards everything declared below
 	mu      sync.Mutex
@@ -318,9 +319,14 @@ func (d *disturbances) within(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// recovery is how long a disturbance lasts beyond its own end, in addition to its own
-// time: until the backoff of senders and exporters is over.
-const recovery = 3 * time.Second
+// A disturbance lasts beyond its own end for at least its own time and recovery: until the
+// backoff of senders and exporters is over. It then lasts until the exporter's queue, in which
+// everybody's spans wait in their order, is as short as it was before, for at most makeUp times
+// as long in all.
+const (
+	recovery = 3 * time.Second
+	makeUp   = 4
+)
 
 type disturbance struct {
 	name string
@@ -349,17 +355,36 @@ func (d *disturbances) run(ctx context.Context, o options, lasts time.Duration) 
 		if !sleep(ctx, time.Until(began.Add(slot*time.Duration(i)+slot/4+time.Duration(rng.Int64N(int64(slot/4)))))) {
 			return ctx.Err()
 		}
+		queued := d.queued(ctx)
 		from := time.Now()
 		if err := what.do(ctx, min(slot/8, 8*time.Second)); err != nil {
 			return fmt.Errorf("%w: %s: %w", errBroke, what.name, err)
 		}
 		took := time.Since(from)
 		d.soak.say("  %5.1fs %s, %s", from.Sub(d.began).Seconds(), what.name, round(took))
+		if !sleep(ctx, took+recovery) {
+			return ctx.Err()
+		}
+		recovered := time.Now()
+		for d.queued(ctx) > queued && time.Since(recovered) < (makeUp-1)*(took+recovery) {
+			sleep(ctx, 50*time.Millisecond)
+		}
+		d.behind = max(d.behind, time.Since(recovered))
 		d.mu.Lock()
-		d.windows = append(d.windows, window{from, time.Now().Add(took + recovery)})
+		d.windows = append(d.windows, window{from, time.Now()})
 		d.mu.Unlock()
 	}
 	return nil
+}
+
+// queued returns what waits in the exporter's queue, in bytes; 0 if that is not known.
+func (d *disturbances) queued(ctx context.Context) int64 {
+	page, err := get(ctx, d.c.metrics)
+	if err != nil {
+		return 0 // it does not run
+	}
+	n, _ := sum(page, "otelcol_exporter_queue_size") // 0 then
+	return int64(n)
 }
 
 func (d *disturbances) kill(ctx context.Context, _ time.Duration) error {
