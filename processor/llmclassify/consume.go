@@ -56,13 +56,14 @@ func (p *classifier) consume(ctx context.Context, caller *origin.Caller, b *batc
 	defer p.calls.leave()
 	p.interest.addAll(b.traces, 1)
 	p.partition(q)
+	q.expect(1)
 	if err := p.handOver(ctx, caller, q); err != nil {
 		p.disclaim(q)
 		p.noteRefused(q)
 		p.interest.addAll(b.traces, -1)
 		return err
 	}
-	p.noteTaken(q)
+	p.noteComplete(q)
 	p.interest.addAll(q.complete.traces, -1) // their shards know them as judged
 	return nil
 }

@@ -58,7 +58,6 @@ func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommo
 // setGaps notes in the last release of a run what is known to be missing or may be.
 func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
-	release.Gaps = release.Gaps || e.refused.awaits(release.Trace)
 	run := release.Run
 	if run == nil {
 		return
@@ -66,6 +65,6 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	old := e.lifetime.outlives(now, run.Start, run.End)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
 	release.Gaps = release.Gaps ||
-		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.refused.mayLack(now, run.Start) ||
+		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
 }

@@ -40,7 +40,7 @@ type innerRuns struct {
 	corrections *corrections
 	lifetime    *lifetime
 	judged      *hold.Judged // remembers the traces of which runs are forgotten to make room
-	refused     *refusals
+	awaited     *awaited
 
 	// mu guards everything declared below
 	mu    sync.Mutex
@@ -56,9 +56,9 @@ type runsByTrace struct {
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
 // bytes, and in as many the runs that late spans may correct.
-func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, refused *refusals, l *lifetime) *innerRuns {
+func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, a *awaited, l *lifetime) *innerRuns {
 	return &innerRuns{
-		lifetime: l, judged: judged, refused: refused, corrections: newCorrections(period, bytes),
+		lifetime: l, judged: judged, awaited: a, corrections: newCorrections(period, bytes),
 		limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period},
 	}
 }

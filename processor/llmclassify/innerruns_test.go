@@ -351,8 +351,8 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace)).Succeeded }
 
 	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
-	refused := newRefusals(time.Minute, 1<<20, new(atomic.Int64))
-	e := newInnerRuns(time.Minute, 1<<20, judged, refused, new(lifetime))
+	a := newAwaited(time.Minute, 1<<20, new(atomic.Int64))
+	e := newInnerRuns(time.Minute, 1<<20, judged, a, new(lifetime))
 	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 0)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
 	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
@@ -373,14 +373,14 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
-	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, refused, new(lifetime))
+	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, a, new(lifetime))
 	for n := range uint64(1000) {
 		e.add(now, &assemble.Release{Trace: numbered(n), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
 	assert.NotEmpty(t, e.kept.Now.byTrace)
 
-	e = newInnerRuns(time.Hour, 1, judged, refused, new(lifetime))
+	e = newInnerRuns(time.Hour, 1, judged, a, new(lifetime))
 	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
 	assert.NotPanics(t, func() {

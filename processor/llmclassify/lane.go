@@ -27,7 +27,7 @@ type lane struct {
 	forwarder *forwarder
 	evidence  *evidence
 	inner     *innerRuns
-	refused   *refusals
+	awaited   *awaited
 	unpacked  packQueue
 	held      origin.Uses // by the spans that are held or pending
 
@@ -65,7 +65,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		tenant:    t,
 		forwarder: newForwarder(p),
 		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
-		refused:   newRefusals(cfg.RunTimeout, factBytes/16, &p.refused),
+		awaited:   newAwaited(cfg.RunTimeout, factBytes/16, &p.refused),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
@@ -81,7 +81,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		During:         assemble.During,
 		Inner:          func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
 		SameService:    assemble.SameService,
-		Awaits:         l.refused.awaits,
+		Awaits:         l.awaited.of,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
 		GuessedFacts:   512,
@@ -91,7 +91,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Watch:          p.interest.add,
 		Limits:         p.limits,
 	})
-	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), l.refused, &p.lifetime)
+	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), l.awaited, &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
 	return l
 }
@@ -147,6 +147,9 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	l.store.update(ctx, nil, nil, d.judged)
 	for _, a := range d.arrivals {
 		l.use(a.Items)
+	}
+	if d.at.IsZero() {
+		l.awaited.arrived(d.arrivals)
 	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
 	if d.linksLost {
@@ -237,7 +240,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 func (l *lane) rotate(now time.Time) {
 	l.evidence.kept.Rotate(now)
 	l.inner.rotate(now)
-	l.refused.rotate(now)
+	l.awaited.rotate(now)
 	l.buffer.Judged().Rotate(now)
 	l.account()
 }

@@ -82,7 +82,7 @@ func (p *classifier) tables() (sizes tableSizes) {
 			sizes[judgedTable] += l.buffer.Judged().Size()
 			sizes[innerRunsTable] += l.inner.size()
 			sizes[correctionsTable] += l.inner.corrections.size()
-			sizes[refusedTable] += l.refused.size()
+			sizes[refusedTable] += l.awaited.size()
 		}
 		sizes[recalledTable] += s.recalled.size()
 	}

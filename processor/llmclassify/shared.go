@@ -23,7 +23,7 @@ type shared struct {
 	budget    budget
 	interest  interest     // the traces of which LLM spans are held or on their way
 	evidenced interest     // the traces of which evidence is kept or on its way
-	refused   atomic.Int64 // spans in the refusals of all lanes
+	refused   atomic.Int64 // spans that all lanes await because they were refused
 	origins   *origin.Table
 	lifetime  lifetime
 	limits    hold.Limits // zero but in tests

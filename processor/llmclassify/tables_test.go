@@ -50,7 +50,7 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 	for range runs {
 		*trace++
 		l := h.shards.of(h.tenants.named(tenant), numbered(*trace))
-		l.refused.add(h.clock.Now(), spanKey{numbered(*trace), spanID(1)})
+		l.awaited.refuse(h.clock.Now(), spanKey{numbered(*trace), spanID(1)})
 	}
 }
 

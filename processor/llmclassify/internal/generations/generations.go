@@ -13,22 +13,28 @@ type Of[S any] struct {
 
 	Period time.Duration // how long a generation lasts; 0 where only Turn ends one
 	Began  time.Time     // when Now began; the first call of Rotate sets it where it is zero
+
+	now time.Time // of the last call of Rotate
 }
 
 // Rotate begins a new generation if a period has passed, and returns what is forgotten
 // with that.
 func (g *Of[S]) Rotate(now time.Time) (forgotten S, turned bool) {
+	g.now = now
 	if g.Period == 0 || now.Sub(g.Began) < g.Period {
 		return forgotten, false
 	}
-	g.Began = now
 	return g.Turn(), true
 }
 
 // Turn begins a new generation because Now is full, and returns what is forgotten with
-// that. The period goes on.
+// that. It begins at the time of the last call of Rotate: what was in Now is kept for a period
+// from then on, unless there is no room for it.
 func (g *Of[S]) Turn() (forgotten S) {
 	var empty S
+	if g.now.After(g.Began) {
+		g.Began = g.now
+	}
 	forgotten, g.Previous, g.Now = g.Previous, g.Now, empty
 	return forgotten
 }

@@ -33,14 +33,24 @@ func TestRotate(t *testing.T) {
 	assert.Empty(t, g.Previous)
 }
 
-// A turn does not begin the period again.
+// What a turn moves to the older half is kept for a period from then on, if there is room.
 func TestTurn(t *testing.T) {
 	g := Of[int]{Now: 1, Previous: 2, Period: 10, Began: t0}
+	_, turned := g.Rotate(after(9))
+	assert.False(t, turned)
 	assert.Equal(t, 2, g.Turn())
 	assert.Equal(t, 1, g.Previous)
 	assert.Zero(t, g.Now)
-	_, turned := g.Rotate(after(10))
+	_, turned = g.Rotate(after(18))
+	assert.False(t, turned)
+	forgotten, turned := g.Rotate(after(19))
 	assert.True(t, turned)
+	assert.Equal(t, 1, forgotten)
+
+	g = Of[int]{Period: 10, Began: after(5)}
+	g.Turn() // before the first call of Rotate
+	_, turned = g.Rotate(after(14))
+	assert.False(t, turned)
 
 	g = Of[int]{Now: 1}
 	_, turned = g.Rotate(after(time.Hour))

@@ -89,6 +89,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 	t.roots = slices.Delete(t.roots, 0, n)
 	t.pending = t.pending || len(t.changed)+len(t.roots) > 0
 	if len(t.settling) > 0 {
+		b.work += len(t.settling) / stepsPerWork
 		has := complete.lookup()
 		for _, s := range t.settling { // what arrived may explain it
 			if s.why == Complete && s.span.Role == Run && !s.span.Gone() && !has(s.span.ID) {
@@ -173,16 +174,47 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 	return releases
 }
 
-// waitLonger lets what has settled wait for Config.Settle once more where spans of the trace
-// are known to be on their way.
+// waitLonger lets what has settled wait for Config.Settle once more where spans of the trace are
+// on their way, for Config.MaxHold from when a call brought the last of them. Complete runs do
+// not wait for those.
 func (b *Buffer[F]) waitLonger(t *Trace[F], now age) {
-	if b.cfg.Awaits == nil || len(t.settling) == 0 || t.settling[0].until > now || !b.cfg.Awaits(t.id) {
+	if len(t.settling) == 0 || t.settling[0].until > now {
 		return
 	}
-	for i := range t.settling {
-		t.settling[i].until = now + age(b.cfg.Settle)
+	last, awaits := b.awaits(t)
+	if !awaits || now >= last+age(b.cfg.MaxHold) {
+		return
 	}
-	b.work += len(t.settling)
+	var longer []settling[F]
+	t.settling = slices.DeleteFunc(t.settling, func(s settling[F]) bool {
+		if s.until > now || s.why == Complete && s.span.Role == Run || b.beganAfter(last, s.span) {
+			return false
+		}
+		s.until = now + age(b.cfg.Settle)
+		longer = append(longer, s)
+		return true
+	})
+	t.settling = append(t.settling, longer...)
+	b.work += len(t.settling) / stepsPerWork
+}
+
+// awaits is Config.Awaits.
+func (b *Buffer[F]) awaits(t *Trace[F]) (last age, awaits bool) {
+	if b.cfg.Awaits == nil {
+		return 0, false
+	}
+	at, awaits := b.cfg.Awaits(t.id)
+	return b.age(at), awaits
+}
+
+// beganAfter reports whether a span began after a time by this clock: it took as long as it
+// says, and arrived within Config.MaxHold of its end.
+func (b *Buffer[F]) beganAfter(at age, it *Item[F]) bool {
+	took := age(0)
+	if it.End > it.Start {
+		took = age(it.End - it.Start) //nolint:gosec // the difference of two times
+	}
+	return it.arrived-took-age(b.cfg.MaxHold) > at
 }
 
 // holdExpired reports whether a span has been held for Config.MaxHold.
@@ -201,7 +233,8 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 	return joinSessions(groups)
 }
 
-// stepsPerWork is how many spans that passed are looked up in the time of one item.
+// stepsPerWork is how many spans that passed are looked up in the time of one item, or how
+// many that settle.
 const stepsPerWork = 8
 
 // locate is Config.Locate. Long chains of parents count as work.
@@ -425,6 +458,10 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Rel
 func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) Release[F] {
 	release := b.release(t, g, why, len(g.items))
 	release.Final = true
+	if last, awaits := b.awaits(t); awaits && (g.run == nil || !b.beganAfter(last, g.run)) {
+		release.Gaps = true
+		release.Missing = release.Missing || g.run == nil // nothing announces what there is of it
+	}
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held()}
 		if m.Out {
