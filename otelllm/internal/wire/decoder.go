@@ -486,6 +486,8 @@ func (d *payloads) Dropped(tooLong bool) {
 	(*bodyDecoder)(d).eventDropped(why)
 }
 
+// isBlank reports whether there are only blanks of ASCII: others are no blanks in JSON, and may
+// be in two pieces.
 func isBlank(data []byte) bool {
-	return len(data) == 0 || data[0] <= ' ' && len(bytes.TrimSpace(data)) == 0
+	return len(data) == 0 || data[0] <= ' ' && len(bytes.Trim(data, " \t\r\n\v\f")) == 0
 }
