@@ -99,10 +99,11 @@ func (a *awaited) arrived(arrivals []assemble.Arrival) {
 		t := a.byTrace[trace]
 		t.calls--
 		a.set(trace, t)
+		if a.spans.Len() == 0 {
+			continue
+		}
 		for _, it := range arrivals[i].Items {
-			if a.spans.Len() > 0 {
-				a.spans.Take(spanKey{trace, it.ID})
-			}
+			a.spans.Take(spanKey{trace, it.ID})
 		}
 	}
 }

@@ -13,6 +13,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
+// newFlakyHarness is newHarness with a next consumer that may refuse calls.
+func newFlakyHarness(t *testing.T, cfg *Config) (*harness, *flakyNext) {
+	t.Helper()
+	next := new(flakyNext)
+	h := newHarness(t, cfg, next)
+	h.sink = &next.TracesSink
+	return h, next
+}
+
 // refuse sends spans in a call that the next consumer refuses: one of them is passed on.
 func (h *harness) refuse(t *testing.T, next *flakyNext, specs ...spanSpec) {
 	t.Helper()
@@ -23,12 +32,6 @@ func (h *harness) refuse(t *testing.T, next *flakyNext, specs ...spanSpec) {
 
 // A run that announces no numbers waits for spans that came in a call that was refused.
 func TestRunAwaitsRefusedSpans(t *testing.T) {
-	start := func(t *testing.T, cfg *Config) (*harness, *flakyNext) {
-		next := new(flakyNext)
-		h := newHarness(t, cfg, next)
-		h.sink = &next.TracesSink
-		return h, next
-	}
 	for name, refuse := range map[string]func(*testing.T, *harness, *flakyNext){
 		"by the next consumer": func(t *testing.T, h *harness, next *flakyNext) { h.refuse(t, next, shownBefore(1)) },
 		"twice": func(t *testing.T, h *harness, next *flakyNext) {
@@ -44,7 +47,7 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, next := start(t, defaultConfig())
+			h, next := newFlakyHarness(t, defaultConfig())
 			h.consume(t, uncountedRun(1, 2)...)
 			refuse(t, h, next)
 			h.pass(t, defaultMaxHold/2)
@@ -57,7 +60,7 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 			assert.Equal(t, confirm, v.safety)
 			assert.Equal(t, load{}, h.load())
 
-			h, next = start(t, defaultConfig())
+			h, next = newFlakyHarness(t, defaultConfig())
 			refuse(t, h, next)
 			h.consume(t, uncountedRun(1, 2)...)
 			h.pass(t, defaultMaxHold)
@@ -73,14 +76,14 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 	}
 
 	t.Run("other traces do not wait", func(t *testing.T) {
-		h, next := start(t, defaultConfig())
+		h, next := newFlakyHarness(t, defaultConfig())
 		h.refuse(t, next, shownBefore(1).of(2))
 		h.consume(t, uncountedRun(1, 2)...)
 		h.pass(t, defaultSettle)
 		assert.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
 	})
 	t.Run("a call of whole runs", func(t *testing.T) {
-		h, next := start(t, defaultConfig())
+		h, next := newFlakyHarness(t, defaultConfig())
 		h.refuse(t, next, finishedRun(1)...)
 		require.Equal(t, int64(len(finishedRun(1))), h.refused.Load())
 		h.consume(t, finishedRun(1)...)
@@ -90,7 +93,7 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 	t.Run("more than there is memory for", func(t *testing.T) {
 		cfg := defaultConfig()
 		cfg.MaxFactBytes = 64 << 10
-		h, next := start(t, cfg)
+		h, next := newFlakyHarness(t, cfg)
 		h.refuse(t, next, shownBefore(1))
 		for trace := byte(10); trace < 200; trace++ {
 			h.refuse(t, next, shownBefore(1).of(trace))
@@ -170,6 +173,15 @@ func TestAwaitedAtEachMoment(t *testing.T) {
 		t.Helper()
 		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, shownBefore(1))))
 	}
+	slowly := func(t *testing.T, h *harness, next *flakyNext, result error) error { // the run settles meanwhile
+		t.Helper()
+		next.fail = func(ptrace.Traces) error {
+			next.fail = nil
+			h.pass(t, defaultSettle)
+			return result
+		}
+		return h.ConsumeTraces(t.Context(), tracesOf(t, shownBefore(1), otherSpan(90, 0, 0, 1).of(9)))
+	}
 	safety := func(h *harness) semconv.RetrySafety { return verdictOf(spansOf(h.out())[spanID(1)]).safety }
 	for name, happens := range map[string]func(*testing.T, *harness, *flakyNext){
 		"in the inbox when the run has settled": func(t *testing.T, h *harness, next *flakyNext) {
@@ -187,28 +199,16 @@ func TestAwaitedAtEachMoment(t *testing.T) {
 			h.settle(t.Context())
 		},
 		"on its way, and refused": func(t *testing.T, h *harness, next *flakyNext) {
-			next.fail = func(ptrace.Traces) error {
-				next.fail = nil
-				h.pass(t, defaultSettle)
-				return errDown
-			}
-			require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, shownBefore(1), otherSpan(90, 0, 0, 1).of(9))), errDown)
+			require.ErrorIs(t, slowly(t, h, next, errDown), errDown)
 			shown(t, h)
 			h.settle(t.Context())
 		},
 		"on its way, and taken": func(t *testing.T, h *harness, next *flakyNext) {
-			next.fail = func(ptrace.Traces) error {
-				next.fail = nil
-				h.pass(t, defaultSettle)
-				return nil
-			}
-			require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, shownBefore(1), otherSpan(90, 0, 0, 1).of(9))))
+			require.NoError(t, slowly(t, h, next, nil))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			next := new(flakyNext)
-			h := newHarness(t, defaultConfig(), next)
-			h.sink = &next.TracesSink
+			h, next := newFlakyHarness(t, defaultConfig())
 			h.consume(t, uncountedRun(1, 2)...)
 			happens(t, h, next)
 			h.pass(t, defaultSettle)
@@ -222,9 +222,7 @@ func TestAwaitedAtEachMoment(t *testing.T) {
 func TestRootAwaitsRefusedSpans(t *testing.T) {
 	beneath := requestSpan(2, 0, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
 	beneath.parent = 1
-	next := new(flakyNext)
-	h := newHarness(t, defaultConfig(), next)
-	h.sink = &next.TracesSink
+	h, next := newFlakyHarness(t, defaultConfig())
 	h.refuse(t, next, beneath)
 	h.consume(t, requestSpan(1, 0, 0, 3).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
 	h.pass(t, defaultMaxHold)
@@ -233,9 +231,7 @@ func TestRootAwaitsRefusedSpans(t *testing.T) {
 
 // What was refused concerns no run that began after it came, and no complete one.
 func TestWhatIsNotAwaited(t *testing.T) {
-	next := new(flakyNext)
-	h := newHarness(t, defaultConfig(), next)
-	h.sink = &next.TracesSink
+	h, next := newFlakyHarness(t, defaultConfig())
 	h.refuse(t, next, shownBefore(1))
 	h.pass(t, 5*time.Minute)
 	h.consume(t, uncountedRun(300, 301)...)
@@ -244,9 +240,7 @@ func TestWhatIsNotAwaited(t *testing.T) {
 	assert.Equal(t, semconv.TriggerRunEnded, v.trigger)
 	assert.Equal(t, semconv.RetrySafetySafeAutoRetry, v.safety)
 
-	next = new(flakyNext)
-	h = newHarness(t, defaultConfig(), next)
-	h.sink = &next.TracesSink
+	h, next = newFlakyHarness(t, defaultConfig())
 	h.refuse(t, next, requestSpan(9, 8, 1, 2))
 	h.consume(t, runSpan(1, 0, 2, 1, 0), requestSpan(2, 1, 0.1, 1).answered("stop", counts{}))
 	h.pass(t, defaultSettle)

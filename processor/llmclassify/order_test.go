@@ -929,7 +929,8 @@ func TestOrder(t *testing.T) {
 					maps.Copy(whole, together.whole)
 					r = r.with(other)
 				}
-				for _, a := range []*arrivals{r.shuffled(g), r.shuffled(g), r.shuffled(g)} {
+				for range 3 {
+					a := r.shuffled(g)
 					got, excused := a.play(t)
 					wrong, n, m := got.expect(want, excused, whole)
 					strict, careful = strict+n, careful+m
