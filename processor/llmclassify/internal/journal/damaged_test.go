@@ -78,6 +78,9 @@ func takeUp(t *testing.T, client storage.Client) (*Journal, taken) {
 	return j, got
 }
 
+// large is the name of a span that takes three pieces.
+var large = strings.Repeat("large", pieceSize/len("large"))
+
 // small is a storage with one of everything.
 func small(t *testing.T) (*memory, taken) {
 	t.Helper()
@@ -88,6 +91,8 @@ func small(t *testing.T) (*memory, taken) {
 	require.NoError(t, err)
 	_, err = j.Append(t.Context(), t0, nil, tracesOf("other"))
 	require.NoError(t, err)
+	_, err = j.Append(t.Context(), t0, nil, tracesOf(large))
+	require.NoError(t, err)
 	r := judgedAt(1, 0)
 	require.NoError(t, j.Update(t.Context(), []Ticket{first(1)}, []Ticket{first(2)}, r.Append(nil)))
 	j.judged.part = maxParts // one segment is full
@@ -95,18 +100,19 @@ func small(t *testing.T) (*memory, taken) {
 	require.NoError(t, j.Update(t.Context(), nil, nil, last.Append(nil)))
 	newest := judgedAt(3, 0)
 	require.NoError(t, j.Update(t.Context(), nil, nil, newest.Append(nil)))
-	want := taken{spans: []string{"held", "other"}, spent: []string{"spent"}, judged: []Judged{r, last, newest}}
+	want := taken{spans: []string{"held", "other", large}, spent: []string{"spent"}, judged: []Judged{r, last, newest}}
 	_, got := takeUp(t, &memory{content: maps.Clone(m.content)})
 	require.Equal(t, want, got)
 	require.ElementsMatch(t, []string{
-		boundsKey, ownerKey, "0", "states.0", "1", judgedKey, segmentKey(0), partKey(1, 0),
+		boundsKey, ownerKey, "0", "states.0", "1", "2", "2.1", "2.2", judgedKey, segmentKey(0), partKey(1, 0),
 	}, slices.Collect(maps.Keys(m.content)))
 	return m, want
 }
 
-// damages are each byte of a value changed, and the value cut at each byte.
+// damages are each byte of a value changed, and the value cut at each byte; of a large one,
+// at some of them.
 func damages(value []byte, yield func(what string, damaged []byte)) {
-	for i := range value {
+	for i := 0; i < len(value); i += 1 + len(value)/300 {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			damaged := slices.Clone(value)
 			damaged[i] ^= flip
@@ -127,11 +133,13 @@ func TestAnyDamage(t *testing.T) {
 			want.logs = nil
 			switch {
 			case damagedKey == "0":
-				want.spans, want.spent = []string{"other"}, nil
+				want.spans, want.spent = []string{"other", large}, nil
 			case damagedKey == "states.0": // comes again
-				want.spans, want.spent = []string{"held", "spent", "done", "other"}, nil
+				want.spans, want.spent = []string{"held", "spent", "done", "other", large}, nil
 			case damagedKey == "1":
-				want.spans = []string{"held"}
+				want.spans = []string{"held", large}
+			case strings.HasPrefix(damagedKey, "2"): // with all its pieces
+				want.spans = []string{"held", "other"}
 			case damagedKey == boundsKey && !lists:
 				want.spans, want.spent = nil, nil
 			case damagedKey == judgedKey && !lists:
@@ -159,6 +167,11 @@ func TestAnyDamage(t *testing.T) {
 					got.logs = nil
 					require.Equal(t, want, got, what)
 					require.Equal(t, damaged, m.content[asidePrefix+damagedKey], what)
+					if strings.HasPrefix(damagedKey, "2") {
+						require.NotContains(t, m.content, "2")
+						require.NotContains(t, m.content, "2.1")
+						require.NotContains(t, m.content, "2.2")
+					}
 
 					// It is of use.
 					tickets, err := j.Append(t.Context(), t0, nil, tracesOf("new"))
@@ -263,8 +276,7 @@ func TestAnyRangeOfAnEarlierVersion(t *testing.T) {
 // A range that is too wide to look for each number of it is looked for at both ends; what
 // is left out is said.
 func TestWideBounds(t *testing.T) {
-	whole, err := encode(t0, nil, tracesOf("1"))
-	require.NoError(t, err)
+	whole := encoded(t, t0, nil, tracesOf("1"))
 	const first, end = 5, 1 << 61
 	c := &counting{memory: newMemory()}
 	c.content[boundsKey] = sealRange(boundsMagic, first, end)
@@ -354,19 +366,20 @@ func FuzzRange(f *testing.F) {
 
 // FuzzOpen: whatever stands in the storage, a start ends, and the journal is of use.
 func FuzzOpen(f *testing.F) {
-	entry, err := encode(t0, nil, tracesOf("1", "2"))
-	require.NoError(f, err)
+	entry := encoded(f, t0, nil, tracesOf("1", "2"))
 	r := judgedAt(1, 0)
-	f.Add(sealRange(boundsMagic, 0, 9), entry, sealStates([]State{Spent, Done}), sealRange(indexMagic, 0, 1), seal(judgedMagic, r.Append(nil)), "1", "judged.1.0")
-	f.Add(littleEndian(0, 9), entry, []byte{1, 2}, littleEndian(0, 1), seal(judgedMagic, r.Append(nil)), "7", "judged.0")
-	f.Fuzz(func(t *testing.T, bounds, entry, states, index, records []byte, entryKey, recordsKey string) {
+	cut := len(entry) / 2
+	f.Add(sealRange(boundsMagic, 0, 9), entry[:cut], entry[cut:], sealStates([]State{Spent, Done}), sealRange(indexMagic, 0, 1), seal(judgedMagic, r.Append(nil)), "1", "judged.1.0")
+	f.Add(sealRange(boundsMagic, 0, 9), entry, []byte(nil), sealStates([]State{Spent, Done}), sealRange(indexMagic, 0, 1), seal(judgedMagic, r.Append(nil)), "1", "judged.1.0")
+	f.Add(littleEndian(0, 9), entry, []byte(nil), []byte{1, 2}, littleEndian(0, 1), seal(judgedMagic, r.Append(nil)), "7", "judged.0")
+	f.Fuzz(func(t *testing.T, bounds, entry, more, states, index, records []byte, entryKey, recordsKey string) {
 		for name, client := range clients {
 			if _, end, err := readRange(boundsMagic, bounds); name == "cannot list" && err == nil && end > 1<<12 {
 				continue // takes long, see TestWideBounds
 			}
 			m := newMemory()
 			maps.Copy(m.content, map[string][]byte{
-				recordsKey: records, entryKey: entry, statesPrefix + entryKey: states, boundsKey: bounds, judgedKey: index,
+				recordsKey: records, entryKey: entry, entryKey + ".1": more, statesPrefix + entryKey: states, boundsKey: bounds, judgedKey: index,
 			})
 			j, first := takeUp(t, client(m))
 			tickets, err := j.Append(t.Context(), t0, nil, tracesOf("new"))

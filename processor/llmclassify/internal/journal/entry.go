@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -20,7 +21,13 @@ const (
 // minSpan is how many bytes of an entry a span has at least: what it is, and its length.
 const minSpan = 2
 
-func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) ([]byte, error) {
+// pieceSize is the size of the values in which an entry is stored, but for its last one. A
+// storage such as file_storage keeps neighbouring values together, and writes and deletes
+// them together: large ones would be written again with each of their neighbours.
+const pieceSize = 16 << 10
+
+// encode returns an entry in its pieces.
+func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) (pieces [][]byte, err error) {
 	spans, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling spans for the journal: %w", err)
@@ -31,11 +38,15 @@ func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) ([]byt
 			return nil, fmt.Errorf("marshalling client metadata for the journal: %w", err)
 		}
 	}
-	value := make([]byte, sealSize, sealSize+metadataAt+len(attributes)+len(spans))
-	copy(value, entryMagic)
-	value = binary.LittleEndian.AppendUint64(value, uint64(at.UnixNano()))   //nolint:gosec // read back the same way
-	value = binary.LittleEndian.AppendUint32(value, uint32(len(attributes))) //nolint:gosec // headers are limited far below
-	return sealed(append(append(value, attributes...), spans...)), nil
+	head := make([]byte, sealSize, sealSize+metadataAt+len(attributes)+pieceSize)
+	copy(head, entryMagic)
+	head = binary.LittleEndian.AppendUint64(head, uint64(at.UnixNano()))   //nolint:gosec // read back the same way
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(attributes))) //nolint:gosec // headers are limited far below
+	head = append(head, attributes...)
+	room := min(pieceSize-len(head)%pieceSize, len(spans))
+	head, rest := append(head, spans[:room]...), spans[room:]
+	sealedWith(head, rest)
+	return slices.AppendSeq(slices.Collect(slices.Chunk(head, pieceSize)), slices.Chunk(rest, pieceSize)), nil
 }
 
 // decode reads an entry. All its spans are held.

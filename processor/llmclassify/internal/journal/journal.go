@@ -40,6 +40,7 @@ type Ticket struct {
 // entry is the spans of one call. Journal.mu guards it.
 type entry struct {
 	seq    uint64
+	pieces int           // the values in which it is stored, at least 1
 	states []State       // by span
 	left   int           // spans that are not Done
 	dirty  []uint32      // the blocks of its states that are not written yet, in order
@@ -52,7 +53,8 @@ type entry struct {
 // The keys of a journal. An entry is immutable; the states of its spans are stored apart.
 //
 //	bounds          the first number that may be live, and one that is above all
-//	<n>             entry n: header and spans
+//	<n>             entry n: header and spans; the first pieceSize bytes of them
+//	<n>.<i>         likewise the next ones, if there are more
 //	states.<n>      the states of its first blockSpans spans, one byte each; absent while
 //	                these are all held
 //	states.<n>.<i>  likewise those of its block i; only calls with more spans have these
@@ -63,7 +65,7 @@ type entry struct {
 // call costs stays in proportion to its spans, whatever becomes of them in which order. A
 // storage such as file_storage writes neighbours in the order of their keys together: states
 // are no neighbours of entries, which are much larger. Earlier versions stored them under
-// <n>.states and <n>.states.<i>.
+// <n>.states and <n>.states.<i>, and each entry in one value.
 //
 // What was judged is stored under keys of its own, see judgedKey; earlier versions did not
 // write it. All values are sealed. Earlier versions wrote bounds, states and the index of
@@ -94,16 +96,19 @@ func blockOf(states []State, block uint32) []State {
 	return states[from:min(from+blockSpans, len(states))]
 }
 
-func blockKey(seq uint64, block uint32) string { return ofBlock(statesPrefix+key(seq), block) }
+func blockKey(seq uint64, block uint32) string { return nth(statesPrefix+key(seq), int(block)) }
 
 // formerKey is blockKey of earlier versions.
-func formerKey(seq uint64, block uint32) string { return ofBlock(key(seq)+formerSuffix, block) }
+func formerKey(seq uint64, block uint32) string { return nth(key(seq)+formerSuffix, int(block)) }
 
-func ofBlock(first string, block uint32) string {
-	if block == 0 {
+func pieceKey(seq uint64, piece int) string { return nth(key(seq), piece) }
+
+// nth is the key of the nth of several values, from 0 on, of which the first has this key.
+func nth(first string, n int) string {
+	if n == 0 {
 		return first
 	}
-	return first + "." + strconv.FormatUint(uint64(block), 10)
+	return first + "." + strconv.Itoa(n)
 }
 
 func key(seq uint64) string { return strconv.FormatUint(seq, 10) }
@@ -232,13 +237,11 @@ func (j *Journal) reads(seq uint64) {
 
 // read returns the entry with this number. It is nil if the entry is missing or unreadable.
 func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, error) {
-	value, err := j.client.Get(ctx, key(seq))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
+	pieces, err := j.readPieces(ctx, seq)
+	if err != nil || len(pieces) == 0 {
+		return nil, nil, err
 	}
-	if value == nil {
-		return nil, nil, nil
-	}
+	value := joined(pieces)
 	r, unreadable := decode(value)
 	spans := len(value) / minSpan // at most, if it is unreadable
 	if unreadable == nil {
@@ -253,10 +256,10 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 		return nil, nil, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
 	}
 	if unreadable != nil {
-		j.entryUnreadable(ctx, seq, value, stored, unreadable)
+		j.entryUnreadable(ctx, seq, pieces, stored, unreadable)
 		return nil, nil, nil
 	}
-	e := &entry{seq: seq}
+	e := &entry{seq: seq, pieces: len(pieces)}
 	for i, op := range stored {
 		if op.Value == nil {
 			continue
@@ -275,6 +278,30 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	r.dropDone(e)
 	e.left = len(r.States)
 	return r, e, nil
+}
+
+// readPieces returns the values under the keys of an entry: none if it is missing.
+func (j *Journal) readPieces(ctx context.Context, seq uint64) (pieces [][]byte, err error) {
+	for {
+		piece, err := j.client.Get(ctx, pieceKey(seq, len(pieces)))
+		if err != nil {
+			return nil, fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
+		}
+		if piece == nil {
+			return pieces, nil
+		}
+		pieces = append(pieces, piece)
+	}
+}
+
+// joined is the entry that is stored in these pieces. The first one that is not of pieceSize
+// is its last one; what follows is of another entry, if the bounds were lost in between.
+func joined(pieces [][]byte) []byte {
+	last := slices.IndexFunc(pieces, func(piece []byte) bool { return len(piece) != pieceSize })
+	if last < 0 {
+		last = len(pieces) - 1
+	}
+	return slices.Concat(pieces[:last+1]...)
 }
 
 // Ownership is whose journal is in a storage.
@@ -347,20 +374,28 @@ func (j *Journal) setAside(ctx context.Context, key string, value []byte, more .
 	return aside, j.client.Batch(ctx, append(ops, more...)...)
 }
 
-func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value []byte, states []*storage.Operation, why error) {
+func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, pieces [][]byte, states []*storage.Operation, why error) {
+	size := len(pieces[0])
 	var more []*storage.Operation
+	move := func(key string, value []byte) {
+		more = append(more, storage.SetOperation(asidePrefix+key, value), storage.DeleteOperation(key))
+	}
+	for i, piece := range pieces[1:] {
+		size += len(piece)
+		move(pieceKey(seq, i+1), piece)
+	}
 	for _, op := range states {
 		if op.Value != nil {
-			more = append(more, storage.SetOperation(asidePrefix+op.Key, op.Value), storage.DeleteOperation(op.Key))
+			move(op.Key, op.Value)
 		}
 	}
-	aside, err := j.setAside(ctx, key(seq), value, more...)
+	aside, err := j.setAside(ctx, key(seq), pieces[0], more...)
 	if err != nil {
 		j.logger.Error("Failed to move an unreadable entry of the journal", zap.Uint64("entry", seq), zap.Error(err))
 		return
 	}
 	j.logger.Warn("An entry of the journal is unreadable; it is kept in the storage under another key",
-		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
+		zap.Uint64("entry", seq), zap.Int("bytes", size), zap.String("key", aside), zap.Error(why))
 }
 
 func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, block *storage.Operation, why error) {
@@ -378,29 +413,31 @@ func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, block *stora
 func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string][]string, td ptrace.Traces) (tickets func(int) Ticket, err error) {
 	e := &entry{states: make([]State, td.SpanCount())}
 	e.left = len(e.states)
-	value, err := encode(at, metadata, td)
+	pieces, err := encode(at, metadata, td)
 	if err != nil {
 		return nil, err
 	}
+	e.pieces = len(pieces)
 	j.mu.Lock()
 	e.seq = j.next
 	j.next++
 	j.push(e)
-	ops := []*storage.Operation{storage.SetOperation(key(e.seq), value)}
+	ops := make([]*storage.Operation, 0, len(pieces)+1)
+	for i, piece := range pieces {
+		ops = append(ops, storage.SetOperation(pieceKey(e.seq, i), piece))
+	}
 	claimed := j.claimed
 	if j.next > claimed {
 		claimed = j.next + ahead
 		ops = append(ops, j.bounds(claimed))
-	}
-	if len(ops) > 1 { // under the lock: others must not write numbers that are not claimed yet
-		err = j.client.Batch(ctx, ops...)
+		err = j.client.Batch(ctx, ops...) // under the lock: others must not write numbers that are not claimed yet
 		if err == nil {
 			j.claimed = claimed
 		}
 		j.mu.Unlock()
 	} else {
 		j.mu.Unlock()
-		err = j.client.Set(ctx, ops[0].Key, value)
+		err = j.client.Batch(ctx, ops...)
 	}
 	if err != nil {
 		j.mu.Lock()
@@ -494,7 +531,9 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 			}
 			continue
 		}
-		ops = append(ops, storage.DeleteOperation(key(e.seq)))
+		for piece := range e.pieces {
+			ops = append(ops, storage.DeleteOperation(pieceKey(e.seq, piece)))
+		}
 		for block := range blocks(len(e.states)) {
 			ops = append(ops, storage.DeleteOperation(blockKey(e.seq, block)))
 			if e.former {

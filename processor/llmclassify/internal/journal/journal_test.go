@@ -81,6 +81,14 @@ func tracesOf(names ...string) ptrace.Traces {
 	return td
 }
 
+// encoded is an entry in one value.
+func encoded(tb testing.TB, at time.Time, metadata map[string][]string, td ptrace.Traces) []byte {
+	tb.Helper()
+	pieces, err := encode(at, metadata, td)
+	require.NoError(tb, err)
+	return slices.Concat(pieces...)
+}
+
 // reopen is a journal of the next process, with what it is given.
 func reopen(t *testing.T, m *memory) (j *Journal, replayed []*Replayed) {
 	t.Helper()
@@ -148,7 +156,7 @@ func TestReplay(t *testing.T) {
 	assert.Empty(t, replayed)
 }
 
-// Numbers are claimed ahead, and none is used twice, however often a process dies.
+// What is forgotten is done once it is spent.
 func TestForget(t *testing.T) {
 	m := newMemory()
 	j, _ := reopen(t, m)
@@ -167,6 +175,7 @@ func TestForget(t *testing.T) {
 	assert.Empty(t, replayed)
 }
 
+// Numbers are claimed ahead, and none is used twice, however often a process dies.
 func TestNumbers(t *testing.T) {
 	m := newMemory()
 	seen := map[string]bool{}
@@ -189,8 +198,7 @@ func TestNumbers(t *testing.T) {
 
 // What is no entry is set aside, and what is one is taken up all the same.
 func TestForeignEntries(t *testing.T) {
-	whole, err := encode(t0, map[string][]string{"tenant": {"a"}}, tracesOf("1"))
-	require.NoError(t, err)
+	whole := encoded(t, t0, map[string][]string{"tenant": {"a"}}, tracesOf("1"))
 	flipped := slices.Clone(whole)
 	flipped[len(flipped)-1] ^= 1
 	version := slices.Clone(whole)
@@ -322,8 +330,7 @@ func TestConcurrent(t *testing.T) {
 
 // FuzzDecode: whatever stands in the storage, it is an entry or an error.
 func FuzzDecode(f *testing.F) {
-	whole, err := encode(t0, map[string][]string{"tenant": {"a"}}, tracesOf("1", "2"))
-	require.NoError(f, err)
+	whole := encoded(f, t0, map[string][]string{"tenant": {"a"}}, tracesOf("1", "2"))
 	f.Add(whole, []byte{0, 2})
 	f.Add(whole[:20], []byte{})
 	f.Fuzz(func(t *testing.T, value, states []byte) {
@@ -336,9 +343,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		require.Len(t, r.States, r.Traces.SpanCount())
-		again, err := encode(r.At, r.Metadata, r.Traces)
-		require.NoError(t, err)
-		_, err = decode(again)
+		_, err = decode(encoded(t, r.At, r.Metadata, r.Traces))
 		require.NoError(t, err)
 	})
 }

@@ -38,8 +38,14 @@ func seal(magic string, content []byte) []byte {
 
 // sealed writes the checksum into a value that has its magic and content.
 func sealed(value []byte) []byte {
-	binary.LittleEndian.PutUint32(value[magicSize:], crc32.Checksum(value[sealSize:], castagnoli))
+	sealedWith(value, nil)
 	return value
+}
+
+// sealedWith is sealed for a value of which more is to follow.
+func sealedWith(value, more []byte) {
+	sum := crc32.Update(crc32.Checksum(value[sealSize:], castagnoli), castagnoli, more)
+	binary.LittleEndian.PutUint32(value[magicSize:], sum)
 }
 
 // unseal returns the content of a value.
