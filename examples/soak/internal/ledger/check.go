@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -121,11 +120,10 @@ func (l *Ledger) Settled(rules Rules) bool {
 func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := checker{Ledger: l, rules: rules}
+	c := checker{Ledger: l, rules: rules, figures: l.figures}
 	c.figures.Traces, c.figures.Runs = l.traces, len(l.runs)
 	c.figures.Verdicts, c.figures.Marks = make(map[semconv.Trigger]int), make(map[semconv.Trigger]int)
 	c.figures.Outcomes = make(map[semconv.RunOutcome]int)
-	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Unnoted, c.figures.Again, c.figures.Unseen, c.figures.Oldest = 0, 0, 0, 0, 0, 0, 0, 0
 	for _, s := range l.stops {
 		if s.kill {
 			c.figures.Kills++
@@ -145,15 +143,14 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	slices.SortFunc(c.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.What, b.What), slices.Compare(a.Key.Trace[:], b.Key.Trace[:]), slices.Compare(a.Key.Span[:], b.Key.Span[:]))
 	})
-	figures := l.figures
-	figures.Verdicts, figures.Marks, figures.Outcomes = maps.Clone(figures.Verdicts), maps.Clone(figures.Marks), maps.Clone(figures.Outcomes)
-	return figures, c.problems
+	return c.figures, c.problems
 }
 
 // checker is one pass through the records.
 type checker struct {
 	*Ledger
 	rules    Rules
+	figures  Figures // those of the ledger, and what this pass counts
 	problems []Problem
 }
 
