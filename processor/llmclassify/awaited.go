@@ -2,132 +2,182 @@ package llmclassify
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
 // awaited are the LLM spans that calls have brought, and that a lane does not have: those of
 // calls that are on their way to it, and those of calls that were refused and have not come
 // again. Their senders still have these, or have lost them. It is safe for concurrent use.
 type awaited struct {
-	period  time.Duration
-	refused *atomic.Int64 // how many refused spans there are, with those of other lanes
+	period time.Duration
 
 	// mu guards everything declared below
 	mu      sync.Mutex
-	spans   *generations.Cache[spanKey, struct{}] // of calls that were refused
-	byTrace map[pcommon.TraceID]awaitedTrace
-	lost    time.Time // when some of spans were forgotten to make room
+	calls   map[pcommon.TraceID]onTheWay
+	most    int // that calls has had
+	refused *generations.Cache[pcommon.TraceID, *refusedSpans]
+	lost    time.Time // when some of refused were forgotten to make room
 }
 
-// awaitedTrace is what is awaited of a trace.
-type awaitedTrace struct {
-	calls, spans    int       // calls on their way, and refused spans
-	called, refused time.Time // when the last of them came
+// onTheWay are the calls with spans of a trace that are on their way to its lane.
+type onTheWay struct {
+	calls    int
+	last     time.Time         // when the last of them came
+	from, to pcommon.Timestamp // when the first and the last of their spans began
 }
 
-// refusedSize is the memory of a refused span in bytes, with its share of the maps.
-const refusedSize = 128
+// refusedSpans are those of a trace.
+type refusedSpans struct {
+	spans map[refusedSpan]struct{}
+	last  time.Time // when the last of them came that is to come again
+	size  int       // estimated memory in bytes
+}
+
+// refusedSpan is a span of a call that was refused. Two different ones may have one id.
+type refusedSpan struct {
+	id, owner pcommon.SpanID // see hold.AwaitedSpan
+	start     pcommon.Timestamp
+}
+
+// Estimated memory in bytes of the refused spans of a trace, and of each of them beside.
+const (
+	refusedTraceSize = 320
+	refusedSize      = 48
+)
+
+// manyTraces is how many traces of calls on their way are too many to keep the memory for them.
+const manyTraces = 1 << 10
+
+// maxAwaited is how many spans of a trace are told apart when a run is judged. Of more, any may
+// be of any run.
+const maxAwaited = 64
 
 // newAwaited keeps refused spans for at least one period and at most two, in at most this
 // many bytes.
-func newAwaited(period time.Duration, bytes int, refused *atomic.Int64) *awaited {
+func newAwaited(period time.Duration, bytes int) *awaited {
 	a := &awaited{
-		period: period, refused: refused,
-		spans:   generations.NewCache[spanKey, struct{}](period, bytes/2),
-		byTrace: make(map[pcommon.TraceID]awaitedTrace),
+		period:  period,
+		calls:   make(map[pcommon.TraceID]onTheWay),
+		refused: generations.NewCache[pcommon.TraceID, *refusedSpans](period, bytes/2),
 	}
-	a.spans.SizeOf = func(struct{}) int { return refusedSize }
-	a.spans.Removed = func(span spanKey) {
-		t := a.byTrace[span.trace]
-		t.spans--
-		a.set(span.trace, t)
-		a.refused.Add(-1)
-	}
+	a.refused.SizeOf = func(r *refusedSpans) int { return r.size }
 	return a
 }
 
-// set changes what is awaited of a trace.
-func (a *awaited) set(trace pcommon.TraceID, t awaitedTrace) {
-	if t.calls == 0 && t.spans == 0 {
-		delete(a.byTrace, trace)
+// call notes that a call with spans of a trace is on its way to the lane. They began at these
+// times.
+func (a *awaited) call(now time.Time, trace pcommon.TraceID, from, to pcommon.Timestamp) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	way, known := a.calls[trace]
+	if known {
+		from, to = min(from, way.from), max(to, way.to)
+	}
+	a.calls[trace] = onTheWay{calls: way.calls + 1, last: now, from: from, to: to}
+	a.most = max(a.most, len(a.calls))
+}
+
+// end notes that a call is not on its way any more. It is called under the lock.
+func (a *awaited) end(trace pcommon.TraceID) {
+	way := a.calls[trace]
+	if way.calls--; way.calls > 0 {
+		a.calls[trace] = way
 		return
 	}
-	a.byTrace[trace] = t
-}
-
-// call notes that a call with spans of a trace is on its way to the lane (1), or was refused (-1).
-func (a *awaited) call(now time.Time, trace pcommon.TraceID, change int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.byTrace[trace]
-	t.calls += change
-	t.called = now
-	a.set(trace, t)
-}
-
-// refuse notes a span of a call that was refused.
-func (a *awaited) refuse(now time.Time, span spanKey) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.spans.Rotate(now)
-	a.spans.Take(span)
-	before := a.spans.Len()
-	if a.spans.Put(now, span, struct{}{}) {
-		t := a.byTrace[span.trace]
-		t.spans++
-		t.refused = now
-		a.set(span.trace, t)
-		a.refused.Add(1)
+	delete(a.calls, trace)
+	if len(a.calls) == 0 && a.most > manyTraces { // a map keeps the memory that it once had
+		a.calls, a.most = make(map[pcommon.TraceID]onTheWay), 0
 	}
-	if a.spans.Len() <= before && now.After(a.lost) { // some were forgotten for it, or it is too large itself
+}
+
+// refuse notes spans of a call that was on its way and was refused, and whether they are
+// expected to come again.
+func (a *awaited) refuse(now time.Time, trace pcommon.TraceID, items []*assemble.Item, comesAgain bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.end(trace)
+	a.refused.Rotate(now)
+	r, known := a.refused.Take(trace)
+	if !known {
+		r = &refusedSpans{spans: make(map[refusedSpan]struct{}, len(items))}
+	}
+	for _, it := range items {
+		r.spans[refusedSpanOf(it)] = struct{}{}
+	}
+	if comesAgain && now.After(r.last) {
+		r.last = now
+	}
+	r.size = max(r.size, refusedTraceSize+refusedSize*len(r.spans))
+	before := a.refused.Len()
+	a.refused.Put(now, trace, r)
+	if a.refused.Len() <= before && now.After(a.lost) { // some were forgotten for it, or it is too large itself
 		a.lost = now
 	}
 }
 
-// arrived notes that spans of a call, which was on its way, are with the lane now.
-func (a *awaited) arrived(arrivals []assemble.Arrival) {
+func refusedSpanOf(it *assemble.Item) refusedSpan {
+	owner := it.Run
+	if owner.IsEmpty() {
+		owner = it.Parent
+	}
+	return refusedSpan{id: it.ID, owner: owner, start: it.Start}
+}
+
+// arrived notes that spans of a trace, which were on their way, are with the lane now, or were
+// judged with their call.
+func (a *awaited) arrived(trace pcommon.TraceID, items []*assemble.Item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range arrivals {
-		trace := arrivals[i].Trace
-		t := a.byTrace[trace]
-		t.calls--
-		a.set(trace, t)
-		if a.spans.Len() == 0 {
-			continue
-		}
-		for _, it := range arrivals[i].Items {
-			a.spans.Take(spanKey{trace, it.ID})
-		}
+	a.end(trace)
+	if a.refused.Len() == 0 {
+		return
+	}
+	r, known := a.refused.Peek(trace)
+	if !known {
+		return
+	}
+	for _, it := range items {
+		delete(r.spans, refusedSpanOf(it))
+	}
+	if len(r.spans) == 0 {
+		a.refused.Take(trace)
 	}
 }
 
-// completed notes that a span which need not be held has come again.
-func (a *awaited) completed(span spanKey) {
+// of returns what is awaited of a trace.
+func (a *awaited) of(trace pcommon.TraceID) (w hold.Awaited) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.spans.Take(span)
-}
-
-// of reports whether spans of a trace are awaited, and when the last of them came.
-func (a *awaited) of(trace pcommon.TraceID) (last time.Time, awaits bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t, awaits := a.byTrace[trace]
-	if t.calls > 0 && t.called.After(t.refused) {
-		return t.called, true
+	if way, known := a.calls[trace]; known {
+		w.Last = way.last
+		w.Spans = append(w.Spans, hold.AwaitedSpan{From: way.from, To: way.to})
 	}
-	return t.refused, awaits
+	r, known := a.refused.Peek(trace)
+	if !known {
+		return w
+	}
+	if r.last.After(w.Last) {
+		w.Last = r.last
+	}
+	for s := range r.spans {
+		if len(w.Spans) == maxAwaited {
+			w.More = true
+			break
+		}
+		w.Spans = append(w.Spans, hold.AwaitedSpan{ID: s.id, Owner: s.owner, From: s.start, To: s.start})
+	}
+	return w
 }
 
-// mayLack reports whether refused spans of a run that began at this time may have been
-// forgotten to make room.
+// mayLack reports whether refused spans of what began at this time may have been forgotten to
+// make room.
 func (a *awaited) mayLack(now time.Time, from pcommon.Timestamp) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,64 +188,78 @@ func (a *awaited) mayLack(now time.Time, from pcommon.Timestamp) bool {
 func (a *awaited) rotate(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.spans.Rotate(now)
+	a.refused.Rotate(now)
 }
 
 // setLimit changes the bytes.
 func (a *awaited) setLimit(bytes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.spans.SetLimit(bytes / 2)
+	a.refused.SetLimit(bytes / 2)
 }
 
 // size is the estimated memory of the refused spans in bytes.
 func (a *awaited) size() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.spans.Size()
+	return a.refused.Size()
 }
 
-// expect notes that the spans of a call which are to be held are on their way (1), or are not
-// any more as the call was refused (-1).
-func (q *partition) expect(change int) {
-	for t, n := range q.counts {
-		if n > 0 && !q.complete.has(t) {
-			q.awaitedOf(t).call(q.now, q.traces[t], change)
-		}
-	}
-}
-
-// awaitedOf is what the lane of a trace awaits.
+// awaitedOf is what the lane of a trace awaits, by the index of the trace.
 func (q *partition) awaitedOf(trace int) *awaited {
 	return q.shards.of(q.tenants[q.owners[trace]], q.traces[trace]).awaited
 }
 
-// noteRefused notes the LLM spans of a call that was refused.
-func (p *classifier) noteRefused(q *partition) {
-	now := p.clock.Now()
+// expect notes that the LLM spans of a call are on their way.
+func (q *partition) expect() {
+	q.begun = resized(q.begun, len(q.traces))
 	for i := range q.found {
-		f := &q.found[i]
-		q.awaitedOf(f.trace).refuse(now, spanKey{q.traces[f.trace], f.item.ID})
+		began, start := &q.begun[q.found[i].trace], q.found[i].span.StartTimestamp()
+		if began.spans == 0 {
+			began.from = start
+		}
+		began.spans++
+		began.from, began.to = min(began.from, start), max(began.to, start)
 	}
-	q.eachComplete(func(a *awaited, span spanKey) { a.refuse(now, span) })
-	q.expect(-1)
+	for t := range q.traces {
+		if b := q.begun[t]; b.spans > 0 {
+			q.awaitedOf(t).call(q.now, q.traces[t], b.from, b.to)
+		}
+	}
 }
 
-// noteComplete notes that spans of complete runs, which may have been refused before, are not
-// awaited any more.
-func (p *classifier) noteComplete(q *partition) {
-	if p.refused.Load() > 0 {
-		q.eachComplete((*awaited).completed)
-	}
+// begun is when the spans of a trace began: the first and the last of them.
+type begun struct {
+	spans    int
+	from, to pcommon.Timestamp
 }
 
-// eachComplete visits the spans of complete runs.
-func (q *partition) eachComplete(visit func(*awaited, spanKey)) {
+// noteRefused notes the LLM spans of a call that was refused. After a permanent error its sender
+// does not send it again.
+func (p *classifier) noteRefused(q *partition, err error) {
+	items := make([][]*assemble.Item, len(q.traces))
 	for t := range q.complete.candidates {
 		if q.complete.has(t) {
-			for _, it := range q.complete.candidates[t].Items {
-				visit(q.awaitedOf(t), spanKey{q.traces[t], it.ID})
-			}
+			items[t] = q.complete.candidates[t].Items
+		}
+	}
+	for i := range q.found {
+		f := &q.found[i]
+		items[f.trace] = append(items[f.trace], f.item)
+	}
+	now, comesAgain := p.clock.Now(), !consumererror.IsPermanent(err)
+	for t := range items {
+		if len(items[t]) > 0 {
+			q.awaitedOf(t).refuse(now, q.traces[t], items[t], comesAgain)
+		}
+	}
+}
+
+// noteComplete notes that the complete runs of a call were judged.
+func (q *partition) noteComplete() {
+	for t := range q.complete.candidates {
+		if q.complete.has(t) {
+			q.awaitedOf(t).arrived(q.traces[t], q.complete.candidates[t].Items)
 		}
 	}
 }

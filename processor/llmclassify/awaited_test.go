@@ -1,7 +1,6 @@
 package llmclassify
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -53,7 +53,7 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 			h.pass(t, defaultMaxHold/2)
 			require.Zero(t, next.SpanCount(), "its sender still has a span of it")
 			h.consume(t, shownBefore(1))
-			require.Zero(t, h.refused.Load())
+			require.Zero(t, h.tables()[refusedTable])
 			h.pass(t, defaultSettle)
 			v := verdictOf(spansOf(h.out())[spanID(1)])
 			assert.Equal(t, semconv.TriggerRunEnded, v.trigger)
@@ -70,8 +70,7 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 				h.clock.advance(defaultRunTimeout)
 				h.shards[0].rotate()
 			}
-			assert.Zero(t, h.refused.Load(), "it does not come any more")
-			assert.Zero(t, h.tables()[refusedTable])
+			assert.Zero(t, h.tables()[refusedTable], "it does not come any more")
 		})
 	}
 
@@ -85,9 +84,9 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 	t.Run("a call of whole runs", func(t *testing.T) {
 		h, next := newFlakyHarness(t, defaultConfig())
 		h.refuse(t, next, finishedRun(1)...)
-		require.Equal(t, int64(len(finishedRun(1))), h.refused.Load())
+		require.NotZero(t, h.tables()[refusedTable])
 		h.consume(t, finishedRun(1)...)
-		assert.Zero(t, h.refused.Load())
+		assert.Zero(t, h.tables()[refusedTable])
 		assert.Equal(t, semconv.TriggerComplete, triggersOf(h.out())[spanID(1)])
 	})
 	t.Run("more than there is memory for", func(t *testing.T) {
@@ -107,32 +106,35 @@ func TestRunAwaitsRefusedSpans(t *testing.T) {
 	})
 }
 
-// Spans are kept for a time and in a memory that are bounded, and counted exactly.
+// Refused spans are kept for a time and in a memory that are bounded.
 func TestAwaited(t *testing.T) {
-	var total atomic.Int64
-	r := newAwaited(time.Minute, 8*refusedSize, &total)
-	awaits := func(trace byte) bool {
-		_, awaits := r.of(traceID(trace))
-		return awaits
+	const alone = refusedTraceSize + refusedSize
+	r := newAwaited(time.Minute, 8*alone)
+	awaits := func(trace byte) bool { return len(r.of(traceID(trace)).Spans) > 0 }
+	span := func(id byte, start float64) *assemble.Item { return &assemble.Item{ID: spanID(id), Start: at(start)} }
+	refuse := func(now time.Time, trace byte, it *assemble.Item) {
+		r.call(now, traceID(trace), it.Start, it.Start)
+		r.refuse(now, traceID(trace), []*assemble.Item{it}, true)
 	}
-	again := func(span spanKey) {
-		r.call(t0, span.trace, 1)
-		r.arrived([]assemble.Arrival{{Trace: span.trace, Items: []*assemble.Item{{ID: span.id}}}})
+	again := func(trace byte, it *assemble.Item) {
+		r.call(t0, traceID(trace), it.Start, it.Start)
+		r.arrived(traceID(trace), []*assemble.Item{it})
 	}
-	a, b := spanKey{traceID(1), spanID(1)}, spanKey{traceID(1), spanID(2)}
-	r.refuse(t0, a)
-	r.refuse(t0, a)
-	r.refuse(t0, b)
-	assert.Equal(t, int64(2), total.Load())
-	again(a)
-	again(a)
-	assert.True(t, awaits(1))
+	for _, it := range []*assemble.Item{span(1, 0), span(1, 0), span(2, 0), span(2, 1)} {
+		refuse(t0, 1, it)
+	}
+	assert.Len(t, r.of(traceID(1)).Spans, 3, "of those with one id, one was sent twice")
 	assert.False(t, awaits(2))
-	again(b)
+	for _, it := range []*assemble.Item{span(1, 0), span(1, 0), span(2, 0)} {
+		again(1, it)
+	}
+	assert.True(t, awaits(1))
+	again(1, span(2, 1))
 	assert.False(t, awaits(1))
-	assert.Empty(t, r.byTrace)
+	assert.Zero(t, r.size())
+	assert.Empty(t, r.calls)
 
-	r.refuse(t0, a)
+	refuse(t0, 1, span(1, 0))
 	r.rotate(t0.Add(time.Minute))
 	assert.True(t, awaits(1))
 	r.rotate(t0.Add(2 * time.Minute))
@@ -142,7 +144,7 @@ func TestAwaited(t *testing.T) {
 	began := t0.Add(10 * time.Minute)
 	r.rotate(began)
 	for i := range byte(5) { // the last one makes room
-		r.refuse(began.Add(50*time.Second), spanKey{traceID(i), spanID(1)})
+		refuse(began.Add(50*time.Second), i, span(1, 0))
 	}
 	r.rotate(began.Add(time.Minute))
 	assert.True(t, awaits(0), "it came 10 s ago")
@@ -153,8 +155,8 @@ func TestAwaited(t *testing.T) {
 		r.rotate(now)
 	}
 	for i := range byte(9) {
-		r.refuse(now, spanKey{traceID(i), spanID(1)})
-		assert.LessOrEqual(t, r.size(), 8*refusedSize)
+		refuse(now, i, span(1, 0))
+		assert.LessOrEqual(t, r.size(), 8*alone)
 	}
 	assert.False(t, awaits(0))
 	assert.True(t, awaits(8))
@@ -162,8 +164,31 @@ func TestAwaited(t *testing.T) {
 	assert.True(t, r.mayLack(now, from))
 	assert.False(t, r.mayLack(now, from+at(10)-at(0)), "it began later")
 	assert.False(t, r.mayLack(now.Add(2*time.Minute), from), "it is too long ago")
-	r.refuse(now.Add(-time.Second), a)
+	refuse(now.Add(-time.Second), 1, span(1, 0))
 	assert.Equal(t, now, r.lost, "a call that came before was refused later")
+
+	for i := range byte(250) { // more than there is room for, of one trace
+		refuse(now, 1, span(i, 0))
+	}
+	assert.False(t, awaits(1))
+	assert.LessOrEqual(t, r.size(), 8*alone)
+	assert.Equal(t, now, r.lost)
+}
+
+// Of many refused spans of a trace, any may be of any run.
+func TestAwaitedMany(t *testing.T) {
+	r := newAwaited(time.Minute, 1<<20)
+	r.call(t0, traceID(1), at(1), at(2))
+	r.call(t0.Add(time.Second), traceID(1), at(0), at(1))
+	w := r.of(traceID(1))
+	assert.Equal(t, hold.Awaited{Last: t0.Add(time.Second), Spans: []hold.AwaitedSpan{{From: at(0), To: at(2)}}}, w)
+	for i := range byte(maxAwaited) {
+		assert.False(t, r.of(traceID(1)).More)
+		r.call(t0, traceID(1), at(0), at(0))
+		r.refuse(t0, traceID(1), []*assemble.Item{{ID: spanID(i), Parent: spanID(7)}}, true)
+	}
+	assert.True(t, r.of(traceID(1)).More)
+	assert.Len(t, r.of(traceID(1)).Spans, maxAwaited)
 }
 
 // A run that announces no numbers is never safe to repeat because of when a span of it, which
@@ -213,7 +238,7 @@ func TestAwaitedAtEachMoment(t *testing.T) {
 			happens(t, h, next)
 			h.pass(t, defaultSettle)
 			assert.Equal(t, confirm, safety(h))
-			assert.Empty(t, h.lane().awaited.byTrace)
+			assert.Empty(t, h.lane().awaited.calls)
 		})
 	}
 }
@@ -232,7 +257,7 @@ func TestRootAwaitsRefusedSpans(t *testing.T) {
 // What was refused concerns no run that began after it came, and no complete one.
 func TestWhatIsNotAwaited(t *testing.T) {
 	h, next := newFlakyHarness(t, defaultConfig())
-	h.refuse(t, next, shownBefore(1))
+	h.refuse(t, next, requestSpan(9, 8, 1, 2))
 	h.pass(t, 5*time.Minute)
 	h.consume(t, uncountedRun(300, 301)...)
 	h.pass(t, defaultSettle)

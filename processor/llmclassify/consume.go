@@ -55,15 +55,15 @@ func (p *classifier) consume(ctx context.Context, caller *origin.Caller, b *batc
 	}
 	defer p.calls.leave()
 	p.interest.addAll(b.traces, 1)
+	q.expect()
 	p.partition(q)
-	q.expect(1)
 	if err := p.handOver(ctx, caller, q); err != nil {
 		p.disclaim(q)
-		p.noteRefused(q)
+		p.noteRefused(q, err)
 		p.interest.addAll(b.traces, -1)
 		return err
 	}
-	p.noteComplete(q)
+	q.noteComplete()
 	p.interest.addAll(q.complete.traces, -1) // their shards know them as judged
 	return nil
 }

@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,8 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Settled = release.Settled || e.lifetime.embedded
 	run := release.Run
 	if run == nil {
+		from := earliest(release.Members)
+		release.Missing = release.Missing || release.Final && e.awaited.mayLack(now, from)
 		return
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End)
@@ -67,4 +70,13 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	release.Gaps = release.Gaps ||
 		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
+}
+
+// earliest is when the first of these began.
+func earliest(members []assemble.Member) pcommon.Timestamp {
+	from := pcommon.Timestamp(math.MaxUint64)
+	for i := range members {
+		from = min(from, members[i].Start)
+	}
+	return from
 }

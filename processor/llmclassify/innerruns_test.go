@@ -2,7 +2,6 @@ package llmclassify
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,7 +350,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace)).Succeeded }
 
 	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
-	a := newAwaited(time.Minute, 1<<20, new(atomic.Int64))
+	a := newAwaited(time.Minute, 1<<20)
 	e := newInnerRuns(time.Minute, 1<<20, judged, a, new(lifetime))
 	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 0)}, assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")

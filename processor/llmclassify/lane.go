@@ -65,7 +65,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		tenant:    t,
 		forwarder: newForwarder(p),
 		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
-		awaited:   newAwaited(cfg.RunTimeout, factBytes/16, &p.refused),
+		awaited:   newAwaited(cfg.RunTimeout, factBytes/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
@@ -149,7 +149,9 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 		l.use(a.Items)
 	}
 	if d.at.IsZero() {
-		l.awaited.arrived(d.arrivals)
+		for _, a := range d.arrivals {
+			l.awaited.arrived(a.Trace, a.Items)
+		}
 	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
 	if d.linksLost {

@@ -21,6 +21,7 @@ type partition struct {
 	complete   completeRuns // what need not be held
 	shards     shards
 	deliveries []delivery // what is handed over: by tenant, and by shard for each
+	begun      []begun    // by trace
 }
 
 var partitions = sync.Pool{New: func() any { return new(partition) }}

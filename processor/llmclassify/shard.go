@@ -84,6 +84,7 @@ func (s *shard) lane(t *tenant) *lane {
 	}
 	s.lanes[t.index].Store(l)
 	s.count.Store(max(s.count.Load(), t.index+1))
+	s.wake() // to share the memory with it
 	return l
 }
 

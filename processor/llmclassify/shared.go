@@ -1,8 +1,6 @@
 package llmclassify
 
 import (
-	"sync/atomic"
-
 	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
 
@@ -21,9 +19,8 @@ type shared struct {
 	health    *health
 	store     *store
 	budget    budget
-	interest  interest     // the traces of which LLM spans are held or on their way
-	evidenced interest     // the traces of which evidence is kept or on its way
-	refused   atomic.Int64 // spans that all lanes await because they were refused
+	interest  interest // the traces of which LLM spans are held or on their way
+	evidenced interest // the traces of which evidence is kept or on its way
 	origins   *origin.Table
 	lifetime  lifetime
 	limits    hold.Limits // zero but in tests

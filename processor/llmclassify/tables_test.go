@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -50,7 +51,8 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 	for range runs {
 		*trace++
 		l := h.shards.of(h.tenants.named(tenant), numbered(*trace))
-		l.awaited.refuse(h.clock.Now(), spanKey{numbered(*trace), spanID(1)})
+		l.awaited.call(h.clock.Now(), numbered(*trace), at(0), at(0))
+		l.awaited.refuse(h.clock.Now(), numbered(*trace), []*assemble.Item{{ID: spanID(1)}}, true)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Cache is a map that forgets. To get an entry counts as adding it again. It is not safe
-// for concurrent use.
+// Cache is a map that forgets. To get an entry counts as adding it again, to peek at it does
+// not. It is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	// SizeOf is what an entry counts toward the limit; 1 where it is nil.
 	SizeOf func(V) int
@@ -40,6 +40,15 @@ func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
 		c.kept.Previous.remove(key, c.sizeOf(value))
 		c.add(key, value)
 	}
+	return value, ok
+}
+
+// Peek returns an entry.
+func (c *Cache[K, V]) Peek(key K) (V, bool) {
+	if value, ok := c.kept.Now.byKey[key]; ok {
+		return value, true
+	}
+	value, ok := c.kept.Previous.byKey[key]
 	return value, ok
 }
 

@@ -45,10 +45,10 @@ type Config[F any] struct {
 	// SameService reports whether two items are of one service: none of them is then what a
 	// gateway did for the other. May be nil.
 	SameService func(a, b *Item[F]) bool
-	// Awaits reports whether spans of a trace are known to be on their way, and when a call
-	// brought the last of them. What waits for Settle goes on waiting for them, and lacks parts
-	// without them, unless it began later. May be nil.
-	Awaits func(pcommon.TraceID) (last time.Time, awaits bool)
+	// Awaits returns the spans of a trace that are known to be on their way, in memory that is
+	// the buffer's then. What waits for Settle goes on waiting for those that may be of it, and
+	// lacks parts without them. May be nil.
+	Awaits func(pcommon.TraceID) Awaited
 	// Explained reports whether nothing that may still arrive would change the verdict
 	// on a complete run with items that are Unexplained. It is called again whenever
 	// something arrives, and must not keep the release.

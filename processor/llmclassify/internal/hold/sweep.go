@@ -31,6 +31,7 @@ type group[F any] struct {
 	unexplained bool
 	upstream    bool
 	gaps        bool        // runs within it may be here whose spans are not
+	awaits      bool        // spans of it may be on their way; set by release
 	others      []Member[F] // of other groups, where unexplained or upstream
 }
 
@@ -76,6 +77,11 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		case ready && why == Complete:
 			complete = append(complete, r.id)
 		case ready:
+			if a := b.awaits(t); b.waitsFor(&a, r.span, now) { // it has settled before
+				r.settled = false
+				t.settle(r.span, now+age(b.cfg.Settle), why)
+				continue
+			}
 			ended = append(ended, r.id)
 		}
 	}
@@ -172,49 +178,6 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		releases = b.sweepExpired(t, now, releases)
 	}
 	return releases
-}
-
-// waitLonger lets what has settled wait for Config.Settle once more where spans of the trace are
-// on their way, for Config.MaxHold from when a call brought the last of them. Complete runs do
-// not wait for those.
-func (b *Buffer[F]) waitLonger(t *Trace[F], now age) {
-	if len(t.settling) == 0 || t.settling[0].until > now {
-		return
-	}
-	last, awaits := b.awaits(t)
-	if !awaits || now >= last+age(b.cfg.MaxHold) {
-		return
-	}
-	var longer []settling[F]
-	t.settling = slices.DeleteFunc(t.settling, func(s settling[F]) bool {
-		if s.until > now || s.why == Complete && s.span.Role == Run || b.beganAfter(last, s.span) {
-			return false
-		}
-		s.until = now + age(b.cfg.Settle)
-		longer = append(longer, s)
-		return true
-	})
-	t.settling = append(t.settling, longer...)
-	b.work += len(t.settling) / stepsPerWork
-}
-
-// awaits is Config.Awaits.
-func (b *Buffer[F]) awaits(t *Trace[F]) (last age, awaits bool) {
-	if b.cfg.Awaits == nil {
-		return 0, false
-	}
-	at, awaits := b.cfg.Awaits(t.id)
-	return b.age(at), awaits
-}
-
-// beganAfter reports whether a span began after a time by this clock: it took as long as it
-// says, and arrived within Config.MaxHold of its end.
-func (b *Buffer[F]) beganAfter(at age, it *Item[F]) bool {
-	took := age(0)
-	if it.End > it.Start {
-		took = age(it.End - it.Start) //nolint:gosec // the difference of two times
-	}
-	return it.arrived-took-age(b.cfg.MaxHold) > at
 }
 
 // holdExpired reports whether a span has been held for Config.MaxHold.
@@ -446,10 +409,12 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 // release makes a release of these members of a group.
 func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Release[F] {
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
+	a := b.awaits(t)
+	g.awaits = g.lacks(&a)
 	return Release[F]{
 		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
 		Missing:   t.missing || t.untested || t.incomplete != nil && t.incomplete(g.place.Run),
-		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps,
+		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || g.awaits,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }
@@ -458,10 +423,7 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Rel
 func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) Release[F] {
 	release := b.release(t, g, why, len(g.items))
 	release.Final = true
-	if last, awaits := b.awaits(t); awaits && (g.run == nil || !b.beganAfter(last, g.run)) {
-		release.Gaps = true
-		release.Missing = release.Missing || g.run == nil // nothing announces what there is of it
-	}
+	release.Missing = release.Missing || g.awaits && g.run == nil // nothing announces what there is of it
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held()}
 		if m.Out {
