@@ -224,7 +224,7 @@ func TestRefusedCopy(t *testing.T) {
 	}
 }
 
-// After a permanent error nobody sends the spans again: the run lacks them at once.
+// After a permanent error the sender does not send the spans again: the run lacks them at once.
 func TestPermanentErrorIsNotWaitedFor(t *testing.T) {
 	h, next := newFlakyHarness(t, defaultConfig())
 	next.fail = func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }

@@ -230,12 +230,17 @@ func (b *batch) takeSpans(withOrigins bool) ptrace.Traces {
 	taken := ptrace.NewTraces()
 	taken.ResourceSpans().EnsureCapacity(len(b.scopes))
 	next := 0
-	for _, s := range b.scopes {
-		rs := taken.ResourceSpans().AppendEmpty()
+	var rs ptrace.ResourceSpans
+	for i, s := range b.scopes {
+		if i == 0 || s.resource != b.scopes[i-1].resource {
+			rs = taken.ResourceSpans().AppendEmpty()
+			if withOrigins {
+				rs.SetSchemaUrl(s.resource.SchemaUrl())
+				s.resource.Resource().CopyTo(rs.Resource())
+			}
+		}
 		ss := rs.ScopeSpans().AppendEmpty()
 		if withOrigins {
-			rs.SetSchemaUrl(s.resource.SchemaUrl())
-			s.resource.Resource().CopyTo(rs.Resource())
 			ss.SetSchemaUrl(s.scope.SchemaUrl())
 			s.scope.Scope().CopyTo(ss.Scope())
 		}

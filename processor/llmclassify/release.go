@@ -213,7 +213,11 @@ func (r *releaser) readFacts(it *assemble.Item) int {
 	if !ok {
 		span = ptrace.NewSpan() // addSpans reports it
 	}
-	return factsOf(it, span)
+	size := factsOf(it, span)
+	if it.Spent {
+		it.Known.Body = packed.Span{} // it is not forwarded again
+	}
+	return size
 }
 
 // factsOf reads the facts of a span, and returns their memory.

@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
@@ -21,15 +22,20 @@ func (p *classifier) replay(ctx context.Context) error {
 		s.replay()
 	}
 	spans := 0
-	err := p.store.journal.Replay(ctx, func(r *journal.Replayed) error {
+	now := p.clock.Now()
+	err := p.store.journal.Replay(ctx, now, func(r *journal.Replayed) error {
 		n, err := p.replayCall(ctx, r)
 		spans += n
 		return err
+	}, func() {
+		for _, s := range p.shards {
+			s.lose(now, p.recallsUntil(now))
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("replaying the spans of an earlier process: %w", err)
 	}
-	p.lifetime.hold = p.cfg.MaxHold
+	p.lifetime.hold = max(p.cfg.MaxHold, senderPatience)
 	p.lifetime.begin(p.clock.Now())
 	for _, s := range p.shards {
 		s.replayed()
@@ -40,14 +46,18 @@ func (p *classifier) replay(ctx context.Context) error {
 	return nil
 }
 
+// senderPatience is for how long exporters send a call again that was refused, if they keep to
+// the default of the Collector.
+const senderPatience = 5 * time.Minute
+
 // recall lets the shards remember what earlier processes judged.
 func (p *classifier) recall(ctx context.Context) error {
 	now := p.clock.Now()
-	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
-	return p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
+	until := p.recallsUntil(now)
+	return p.store.journal.Recall(ctx, now, until.Sub(now), p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
 		if r.MarksLost() { // of whatever tenant, in whatever shard
 			for _, s := range p.shards {
-				s.recalled.add(r, 0, now.Add(keep))
+				s.recalled.add(r, 0, until)
 			}
 			return
 		}
@@ -55,8 +65,14 @@ func (p *classifier) recall(ctx context.Context) error {
 		if !p.cfg.hasTenants() {
 			tenant = 0
 		}
-		p.shards[p.shards.index(r.Trace)].recalled.add(r, tenant, now.Add(keep))
+		p.shards[p.shards.index(r.Trace)].recalled.add(r, tenant, until)
 	})
+}
+
+// recallsUntil is until when the shards remember what earlier processes judged: as long as they
+// remember what this one does.
+func (p *classifier) recallsUntil(now time.Time) time.Time {
+	return now.Add(2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold))
 }
 
 // replayCall takes over one call of an earlier process. Spans that no dialect recognises
@@ -105,15 +121,15 @@ func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans
 
 // replayOthers forwards the spans that are left in r, unless they were forwarded before.
 func (p *classifier) replayOthers(ctx context.Context, caller *origin.Caller, r *journal.Replayed, recognised []bool) error {
-	var done []journal.Ticket
+	others := parcel{traces: r.Traces, caller: caller}
 	var spent []bool // by what is left
 	for i, ok := range recognised {
 		if !ok {
-			done = append(done, r.Tickets[i])
+			others.done = append(others.done, r.Tickets[i])
 			spent = append(spent, r.States[i] == journal.Spent)
 		}
 	}
-	if len(done) == 0 {
+	if len(others.done) == 0 {
 		return nil
 	}
 	i := -1
@@ -122,11 +138,15 @@ func (p *classifier) replayOthers(ctx context.Context, caller *origin.Caller, r 
 			ss.Spans().RemoveIf(func(ptrace.Span) bool { i++; return spent[i] })
 		}
 	}
-	if r.Traces.SpanCount() > 0 {
-		if err := p.next.ConsumeTraces(caller.Context(ctx), r.Traces); err != nil {
-			return fmt.Errorf("forwarding spans that no dialect recognises any more: %w", err)
-		}
+	others.spans = r.Traces.SpanCount()
+	others.bytes = (&ptrace.ProtoMarshaler{}).TracesSize(r.Traces)
+	p.telemetry.flow.add(spanCounts{replayed: others.spans, held: others.spans})
+	d := &delivery{parcel: &others, size: others.bytes}
+	l := p.shards[0].lane(p.tenants.others)
+	if err := l.inbox.reserve(ctx, d); err != nil {
+		return err
 	}
-	p.store.update(ctx, nil, done, nil)
+	p.budget.add(l.tenant, d.size)
+	l.inbox.put(d)
 	return nil
 }

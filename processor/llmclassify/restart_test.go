@@ -51,10 +51,6 @@ func (d *slowDisk) GetClient(context.Context, component.Kind, component.ID, stri
 }
 
 func (c slowClient) Get(ctx context.Context, key string) ([]byte, error) {
-	if key == c.key {
-		close(c.reads)
-		<-c.letGo
-	}
 	return c.diskClient.Get(ctx, key)
 }
 
@@ -67,6 +63,10 @@ func (c slowClient) Delete(ctx context.Context, key string) error {
 }
 
 func (c slowClient) Batch(ctx context.Context, ops ...*storage.Operation) error {
+	if ops[0].Type == storage.Get && ops[0].Key == c.key {
+		close(c.reads)
+		<-c.letGo
+	}
 	return c.diskClient.Batch(ctx, ops...)
 }
 
@@ -189,7 +189,7 @@ func TestDowntime(t *testing.T) {
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(t, 3*time.Second, 0, 12).reason)
 	})
 	t.Run("began before, long ago", func(t *testing.T) {
-		assert.Equal(t, safe, judged(t, defaultMaxHold, 0, 12).safety)
+		assert.Equal(t, safe, judged(t, senderPatience, 0, 12).safety)
 	})
 	t.Run("began after", func(t *testing.T) {
 		assert.Equal(t, safe, judged(t, 3*time.Second, 12, 13).safety)
@@ -306,7 +306,7 @@ func TestMarksAreForgotten(t *testing.T) {
 	h.pass(t, defaultMaxHold)
 
 	h = newHarnessOn(t, d, cfg, nil, h.clock.Now())
-	h.pass(t, defaultMaxHold)
+	h.pass(t, senderPatience)
 	for trace := range byte(8) { // in each shard
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(h, 10+trace, 0, 130).reason)
 		assert.Equal(t, safe, judged(h, 20+trace, 70, 130).safety)

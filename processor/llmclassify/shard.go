@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // shards share the traces among them.
@@ -47,6 +49,17 @@ func (s *shard) replay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaying = true
+}
+
+// lose lets the lanes know that spans are lost which arrived before now: runs that began before
+// may lack parts. New lanes know it until a time.
+func (s *shard) lose(now, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recalled.add(&journal.Judged{At: now, Forgot: true}, 0, until)
+	for l := range s.all {
+		l.buffer.Judged().RecallLost(now)
+	}
 }
 
 // replayed lets the lanes know that they have all of that, once they have received what is

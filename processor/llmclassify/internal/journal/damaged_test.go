@@ -61,7 +61,7 @@ func takeUp(t *testing.T, client storage.Client) (*Journal, taken) {
 		}
 		got.judged = append(got.judged, *r)
 	}))
-	require.NoError(t, j.Replay(t.Context(), func(r *Replayed) error {
+	require.NoError(t, j.Replay(t.Context(), t0, func(r *Replayed) error {
 		require.Len(t, r.Tickets, len(r.States))
 		for i, name := range names(r) {
 			if r.States[i] == Spent {
@@ -71,7 +71,7 @@ func takeUp(t *testing.T, client storage.Client) (*Journal, taken) {
 			}
 		}
 		return nil
-	}))
+	}, func() { got.lost = true }))
 	for _, l := range logs.All() {
 		got.logs = append(got.logs, l.Message)
 	}
@@ -133,15 +133,15 @@ func TestAnyDamage(t *testing.T) {
 			want.logs = nil
 			switch {
 			case damagedKey == "0":
-				want.spans, want.spent = []string{"other", large}, nil
+				want.spans, want.spent, want.lost = []string{"other", large}, nil, true
 			case damagedKey == "states.0": // comes again
 				want.spans, want.spent = []string{"held", "spent", "done", "other", large}, nil
 			case damagedKey == "1":
-				want.spans = []string{"held", large}
+				want.spans, want.lost = []string{"held", large}, true
 			case strings.HasPrefix(damagedKey, "2"): // with all its pieces
-				want.spans = []string{"held", "other"}
+				want.spans, want.lost = []string{"held", "other"}, true
 			case damagedKey == boundsKey && !lists:
-				want.spans, want.spent = nil, nil
+				want.spans, want.spent, want.lost = nil, nil, true
 			case damagedKey == judgedKey && !lists:
 				want.judged, want.lost = nil, true
 			case damagedKey == segmentKey(0):

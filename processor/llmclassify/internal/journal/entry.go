@@ -1,12 +1,14 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -21,7 +23,8 @@ const (
 // minSpan is how many bytes of an entry a span has at least: what it is, and its length.
 const minSpan = 2
 
-// pieceSize is the size of the values in which an entry is stored, but for its last one. A
+// pieceSize is the size of the values in which an entry is stored, but for its last one, which
+// is smaller. A
 // storage such as file_storage keeps neighbouring values together, and writes and deletes
 // them together: large ones would be written again with each of their neighbours.
 const pieceSize = 16 << 10
@@ -32,26 +35,82 @@ func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) (piece
 	if err != nil {
 		return nil, fmt.Errorf("marshalling spans for the journal: %w", err)
 	}
-	var attributes []byte
-	if len(metadata) > 0 {
-		if attributes, err = json.Marshal(metadata); err != nil {
-			return nil, fmt.Errorf("marshalling client metadata for the journal: %w", err)
-		}
+	magic, attributes, err := encodeMetadata(metadata)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling client metadata for the journal: %w", err)
 	}
 	head := make([]byte, sealSize, sealSize+metadataAt+len(attributes)+pieceSize)
-	copy(head, entryMagic)
+	copy(head, magic)
 	head = binary.LittleEndian.AppendUint64(head, uint64(at.UnixNano()))   //nolint:gosec // read back the same way
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(attributes))) //nolint:gosec // headers are limited far below
 	head = append(head, attributes...)
 	room := min(pieceSize-len(head)%pieceSize, len(spans))
 	head, rest := append(head, spans[:room]...), spans[room:]
 	sealedWith(head, rest)
-	return slices.AppendSeq(slices.Collect(slices.Chunk(head, pieceSize)), slices.Chunk(rest, pieceSize)), nil
+	pieces = slices.AppendSeq(slices.Collect(slices.Chunk(head, pieceSize)), slices.Chunk(rest, pieceSize))
+	if len(pieces[len(pieces)-1]) == pieceSize {
+		pieces = append(pieces, []byte{})
+	}
+	return pieces, nil
+}
+
+// joined is the entry that is stored in these pieces. The first one that is not of pieceSize is
+// its last one; what follows is of an earlier entry with its number, of which nothing is known
+// any more.
+func joined(pieces [][]byte) []byte {
+	last := slices.IndexFunc(pieces, func(piece []byte) bool { return len(piece) != pieceSize })
+	if last < 0 {
+		last = len(pieces) - 1
+	}
+	return slices.Concat(pieces[:last+1]...)
+}
+
+// encodeMetadata encodes metadata as JSON: values of any bytes as base64, with a magic that
+// says so.
+func encodeMetadata(metadata map[string][]string) (magic string, encoded []byte, err error) {
+	if len(metadata) == 0 {
+		return entryMagic, nil, nil
+	}
+	anyBytes := make(map[string][][]byte, len(metadata))
+	valid := true
+	for key, values := range metadata {
+		for _, value := range values {
+			valid = valid && utf8.ValidString(value)
+			anyBytes[key] = append(anyBytes[key], []byte(value))
+		}
+	}
+	if valid {
+		encoded, err = json.Marshal(metadata)
+		return entryMagic, encoded, err
+	}
+	encoded, err = json.Marshal(anyBytes)
+	return bytesMagic, encoded, err
+}
+
+func decodeMetadata(magic string, encoded []byte) (metadata map[string][]string, err error) {
+	if magic == entryMagic {
+		return metadata, json.Unmarshal(encoded, &metadata)
+	}
+	var anyBytes map[string][][]byte
+	if err := json.Unmarshal(encoded, &anyBytes); err != nil {
+		return nil, err
+	}
+	metadata = make(map[string][]string, len(anyBytes))
+	for key, values := range anyBytes {
+		for _, value := range values {
+			metadata[key] = append(metadata[key], string(value))
+		}
+	}
+	return metadata, nil
 }
 
 // decode reads an entry. All its spans are held.
 func decode(value []byte) (*Replayed, error) {
-	content, err := unseal(entryMagic, value)
+	magic := entryMagic
+	if bytes.HasPrefix(value, []byte(bytesMagic)) {
+		magic = bytesMagic
+	}
+	content, err := unseal(magic, value)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +124,7 @@ func decode(value []byte) (*Replayed, error) {
 		return nil, errors.New("metadata is longer than the entry")
 	}
 	if length > 0 {
-		if err := json.Unmarshal(rest[:length], &r.Metadata); err != nil {
+		if r.Metadata, err = decodeMetadata(magic, rest[:length]); err != nil {
 			return nil, fmt.Errorf("reading metadata: %w", err)
 		}
 	}

@@ -13,9 +13,11 @@ import (
 
 // found is the numbers of what is in the storage, in order.
 type found struct {
-	entries  []uint64
-	segments []uint64 // of judged runs, but for the newest
-	parts    []uint64 // the segments that are in parts
+	entries  []uint64            // also those of which only some pieces are there
+	pieces   map[uint64][]uint64 // of entries, but for the first one
+	states   map[uint64][]string // the keys of their states
+	segments []uint64            // of judged runs, but for the newest
+	parts    []uint64            // the segments that are in parts
 }
 
 // find lists what is in the storage, if its client can tell: file_storage's does. Then
@@ -25,7 +27,7 @@ func find(ctx context.Context, client storage.Client) (*found, error) {
 	if !ok {
 		return nil, nil
 	}
-	var f found
+	f := found{pieces: make(map[uint64][]uint64), states: make(map[uint64][]string)}
 	err := walker.Walk(ctx, func(key string, _ []byte) ([]*storage.Operation, error) {
 		f.add(key)
 		return nil, nil
@@ -37,17 +39,35 @@ func find(ctx context.Context, client storage.Client) (*found, error) {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
+	for _, pieces := range f.pieces {
+		slices.Sort(pieces)
+	}
 	return &f, nil
 }
 
 func (f *found) add(key string) {
-	name, judged := strings.CutPrefix(key, judgedPart)
-	if !judged {
-		if seq, ok := number(name); ok {
-			f.entries = append(f.entries, seq)
-		}
+	if name, ok := strings.CutPrefix(key, judgedPart); ok {
+		f.addSegment(name)
 		return
 	}
+	name, isStates := strings.CutPrefix(key, statesPrefix)
+	if before, after, former := strings.Cut(key, formerSuffix); former {
+		name, isStates = before+after, true
+	}
+	seq, nth, ok := numbered(name)
+	switch {
+	case !ok:
+	case isStates:
+		f.states[seq] = append(f.states[seq], key)
+	default:
+		f.entries = append(f.entries, seq)
+		if nth > 0 {
+			f.pieces[seq] = append(f.pieces[seq], nth)
+		}
+	}
+}
+
+func (f *found) addSegment(name string) {
 	name, part, inParts := strings.Cut(name, ".")
 	seq, ok := number(name)
 	if !ok {
@@ -58,6 +78,16 @@ func (f *found) add(key string) {
 	} else if n, ok := number(part); ok && n < maxParts {
 		f.parts = append(f.parts, seq)
 	}
+}
+
+// numbered reads what nth has made of a number.
+func numbered(name string) (seq, n uint64, ok bool) {
+	name, part, several := strings.Cut(name, ".")
+	if seq, ok = number(name); !ok || !several {
+		return seq, 0, ok
+	}
+	n, ok = number(part)
+	return seq, n, ok && n > 0
 }
 
 // number reads a number as the journal writes it.

@@ -96,19 +96,19 @@ func blockOf(states []State, block uint32) []State {
 	return states[from:min(from+blockSpans, len(states))]
 }
 
-func blockKey(seq uint64, block uint32) string { return nth(statesPrefix+key(seq), int(block)) }
+func blockKey(seq uint64, block uint32) string { return nth(statesPrefix+key(seq), block) }
 
 // formerKey is blockKey of earlier versions.
-func formerKey(seq uint64, block uint32) string { return nth(key(seq)+formerSuffix, int(block)) }
+func formerKey(seq uint64, block uint32) string { return nth(key(seq)+formerSuffix, block) }
 
-func pieceKey(seq uint64, piece int) string { return nth(key(seq), piece) }
+func pieceKey[N int | uint64](seq uint64, piece N) string { return nth(key(seq), piece) }
 
 // nth is the key of the nth of several values, from 0 on, of which the first has this key.
-func nth(first string, n int) string {
+func nth[N int | uint32 | uint64](first string, n N) string {
 	if n == 0 {
 		return first
 	}
-	return first + "." + strconv.Itoa(n)
+	return first + "." + strconv.FormatUint(uint64(n), 10)
 }
 
 func key(seq uint64) string { return strconv.FormatUint(seq, 10) }
@@ -119,6 +119,7 @@ type Journal struct {
 	logger *zap.Logger
 
 	found *found // at Open; nil if the storage cannot list what it has
+	lost  bool   // at Open: there may be entries that are not found
 	first uint64 // at Open: no entry of an earlier process has a lower number
 
 	// writing is held while the states of spans are changed and written, so that older
@@ -131,6 +132,7 @@ type Journal struct {
 	mu      sync.Mutex
 	next    uint64    // the number of the next entry
 	claimed uint64    // no entry may have this number or a higher one before bounds is written
+	closed  bool      // no entry is written any more
 	unread  uint64    // Replay has yet to read the entries from this number on
 	live    list.List // of *entry, by number
 }
@@ -174,12 +176,12 @@ func (j *Journal) boundsUnreadable(ctx context.Context, value []byte, why error)
 	// Far above what a process could have written: nothing is overwritten.
 	j.first = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
 	j.claimed = j.first
-	aside, err := j.setAside(ctx, boundsKey, value, storage.SetOperation(boundsKey, sealRange(boundsMagic, j.first, j.claimed)))
+	aside, err := j.setAside(ctx, single(boundsKey, value), storage.SetOperation(boundsKey, sealRange(boundsMagic, j.first, j.claimed)))
 	if err != nil {
 		return fmt.Errorf("setting the journal's unreadable bounds aside: %w", err)
 	}
 	message := "The bounds of the journal are unreadable; its entries are found without them"
-	if j.found == nil {
+	if j.lost = j.found == nil; j.lost {
 		message = "The bounds of the journal are unreadable, and this storage cannot list what it has; the spans of an earlier process are not replayed"
 	}
 	j.logger.Warn(message, zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
@@ -187,18 +189,27 @@ func (j *Journal) boundsUnreadable(ctx context.Context, value []byte, why error)
 }
 
 // Replay calls yield with each call of an earlier process, in their order, until that
-// returns an error. What is unreadable is set aside, and logged.
-func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error {
+// returns an error. What is unreadable is set aside, and logged, and lost is called: any run
+// that began before now may lack parts. A record that MarksLost is written as well.
+func (j *Journal) Replay(ctx context.Context, now time.Time, yield func(*Replayed) error, lost func()) error {
 	numbers, left := j.found.numbers(j.first, j.next)
+	if j.lost || left > 0 {
+		j.lose(now)
+		lost()
+	}
 	if left > 0 {
 		j.logger.Warn("The journal spans more numbers than are looked for at a start; entries with the numbers between are not replayed",
 			zap.Uint64("first", j.first), zap.Uint64("end", j.next), zap.Uint64("left_out", left))
 	}
 	for seq := range numbers {
 		j.reads(seq)
-		r, e, err := j.read(ctx, seq)
+		r, e, unreadable, err := j.read(ctx, seq)
 		if err != nil {
 			return err
+		}
+		if unreadable {
+			j.lose(now)
+			lost()
 		}
 		if e == nil {
 			continue
@@ -220,6 +231,13 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 	return nil
 }
 
+// lose notes that spans are lost that arrived before now.
+func (j *Journal) lose(now time.Time) {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	j.judged.lose(now)
+}
+
 // drop deletes an entry that is done.
 func (j *Journal) drop(ctx context.Context, e *entry) error {
 	j.writing.Lock()
@@ -235,37 +253,33 @@ func (j *Journal) reads(seq uint64) {
 	j.unread = seq
 }
 
-// read returns the entry with this number. It is nil if the entry is missing or unreadable.
-func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, error) {
+// read returns the entry with this number. It is nil if the entry is missing, or unreadable, as
+// lost reports.
+func (j *Journal) read(ctx context.Context, seq uint64) (r *Replayed, e *entry, lost bool, err error) {
 	pieces, err := j.readPieces(ctx, seq)
-	if err != nil || len(pieces) == 0 {
-		return nil, nil, err
+	if err != nil {
+		return nil, nil, false, fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
 	}
-	value := joined(pieces)
-	r, unreadable := decode(value)
-	spans := len(value) / minSpan // at most, if it is unreadable
-	if unreadable == nil {
-		spans = len(r.States)
+	if len(pieces) == 0 {
+		return nil, nil, false, nil
 	}
-	n := blocks(spans)
-	stored := make([]*storage.Operation, 2*n) // the former ones after the others
-	for i := range n {
-		stored[i], stored[n+i] = storage.GetOperation(blockKey(seq, i)), storage.GetOperation(formerKey(seq, i))
-	}
+	r, unreadable := decodePieces(seq, pieces)
+	stored := j.statesOf(seq, r, pieces)
 	if err := j.client.Batch(ctx, stored...); err != nil {
-		return nil, nil, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
+		return nil, nil, false, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
 	}
 	if unreadable != nil {
-		j.entryUnreadable(ctx, seq, pieces, stored, unreadable)
-		return nil, nil, nil
+		j.entryUnreadable(ctx, seq, append(pieces, stored...), unreadable)
+		return nil, nil, true, nil
 	}
-	e := &entry{seq: seq, pieces: len(pieces)}
+	n := len(stored) / 2
+	e = &entry{seq: seq, pieces: len(pieces)}
 	for i, op := range stored {
 		if op.Value == nil {
 			continue
 		}
-		e.former = e.former || i >= int(n)
-		block := blockOf(r.States, uint32(i)%n) //nolint:gosec // see blocks
+		e.former = e.former || i >= n
+		block := blockOf(r.States, uint32(i%n)) //nolint:gosec // see blocks
 		known, err := readStates(op.Value, len(block))
 		if err != nil {
 			j.statesUnreadable(ctx, seq, op, err)
@@ -277,31 +291,74 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	e.states = slices.Clone(r.States)
 	r.dropDone(e)
 	e.left = len(r.States)
-	return r, e, nil
+	return r, e, false, nil
 }
 
-// readPieces returns the values under the keys of an entry: none if it is missing.
-func (j *Journal) readPieces(ctx context.Context, seq uint64) (pieces [][]byte, err error) {
-	for {
-		piece, err := j.client.Get(ctx, pieceKey(seq, len(pieces)))
-		if err != nil {
-			return nil, fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
+// manyPieces is how many pieces of an entry are read at a time.
+const manyPieces = 64
+
+// readPieces returns the values in which an entry is stored: none if it is missing.
+func (j *Journal) readPieces(ctx context.Context, seq uint64) (pieces []*storage.Operation, err error) {
+	if j.found != nil {
+		pieces = append(pieces, storage.GetOperation(key(seq)))
+		for _, n := range j.found.pieces[seq] {
+			pieces = append(pieces, storage.GetOperation(pieceKey(seq, n)))
 		}
-		if piece == nil {
-			return pieces, nil
+		err = j.client.Batch(ctx, pieces...)
+		return slices.DeleteFunc(pieces, func(op *storage.Operation) bool { return op.Value == nil }), err
+	}
+	for n := 2; ; n = manyPieces { // most entries have one
+		some := make([]*storage.Operation, n)
+		for i := range some {
+			some[i] = storage.GetOperation(pieceKey(seq, len(pieces)+i))
 		}
-		pieces = append(pieces, piece)
+		if err := j.client.Batch(ctx, some...); err != nil {
+			return nil, err
+		}
+		for _, op := range some {
+			if op.Value == nil {
+				return pieces, nil
+			}
+			pieces = append(pieces, op)
+		}
 	}
 }
 
-// joined is the entry that is stored in these pieces. The first one that is not of pieceSize
-// is its last one; what follows is of another entry, if the bounds were lost in between.
-func joined(pieces [][]byte) []byte {
-	last := slices.IndexFunc(pieces, func(piece []byte) bool { return len(piece) != pieceSize })
-	if last < 0 {
-		last = len(pieces) - 1
+// decodePieces reads an entry. All its spans are held.
+func decodePieces(seq uint64, pieces []*storage.Operation) (*Replayed, error) {
+	values := make([][]byte, len(pieces))
+	for i, op := range pieces {
+		if op.Key != pieceKey(seq, i) {
+			return nil, errMissing
+		}
+		values[i] = op.Value
 	}
-	return slices.Concat(pieces[:last+1]...)
+	return decode(joined(values))
+}
+
+// statesOf gets the states of an entry: by block, and then those under the keys of earlier
+// versions. Of an unreadable one, without r, it gets what may be there.
+func (j *Journal) statesOf(seq uint64, r *Replayed, pieces []*storage.Operation) (ops []*storage.Operation) {
+	if r == nil && j.found != nil {
+		for _, key := range j.found.states[seq] {
+			ops = append(ops, storage.GetOperation(key))
+		}
+		return ops
+	}
+	spans := 0 // at most
+	if r != nil {
+		spans = len(r.States)
+	} else {
+		for _, op := range pieces {
+			spans += len(op.Value) / minSpan
+		}
+	}
+	for _, key := range []func(uint64, uint32) string{blockKey, formerKey} {
+		for block := range blocks(spans) {
+			ops = append(ops, storage.GetOperation(key(seq, block)))
+		}
+	}
+	return ops
 }
 
 // Ownership is whose journal is in a storage.
@@ -331,7 +388,7 @@ func (j *Journal) SetOwner(ctx context.Context, owner string) error {
 	before, err := j.client.Get(ctx, ownerKey)
 	if err == nil && before != nil {
 		if _, unreadable := unseal(ownerMagic, before); unreadable != nil {
-			_, err = j.setAside(ctx, ownerKey, before)
+			_, err = j.setAside(ctx, single(ownerKey, before))
 		}
 	}
 	if err == nil {
@@ -359,37 +416,41 @@ func (r *Replayed) dropDone(e *entry) {
 	r.States = slices.DeleteFunc(r.States, func(s State) bool { return s == Done })
 }
 
-// setAside moves an unreadable value to another key, for an operator to inspect, and does
-// more in the same write.
-func (j *Journal) setAside(ctx context.Context, key string, value []byte, more ...*storage.Operation) (aside string, err error) {
-	aside = asidePrefix + key
-	before, err := j.client.Get(ctx, aside)
-	if err != nil {
+// setAside moves unreadable values to other keys, for an operator to inspect, and does more in
+// the same write. It returns the new key of the first one.
+func (j *Journal) setAside(ctx context.Context, values []*storage.Operation, more ...*storage.Operation) (aside string, err error) {
+	before := make([]*storage.Operation, len(values))
+	for i, op := range values {
+		before[i] = storage.GetOperation(asidePrefix + op.Key)
+	}
+	if err := j.client.Batch(ctx, before...); err != nil {
 		return "", err
 	}
-	if before != nil && !bytes.Equal(before, value) { // that one stays
-		aside += fmt.Sprintf(".%08x", crc32.Checksum(value, castagnoli))
-	}
-	ops := []*storage.Operation{storage.SetOperation(aside, value), storage.DeleteOperation(key)}
-	return aside, j.client.Batch(ctx, append(ops, more...)...)
-}
-
-func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, pieces [][]byte, states []*storage.Operation, why error) {
-	size := len(pieces[0])
-	var more []*storage.Operation
-	move := func(key string, value []byte) {
-		more = append(more, storage.SetOperation(asidePrefix+key, value), storage.DeleteOperation(key))
-	}
-	for i, piece := range pieces[1:] {
-		size += len(piece)
-		move(pieceKey(seq, i+1), piece)
-	}
-	for _, op := range states {
-		if op.Value != nil {
-			move(op.Key, op.Value)
+	suffix := ""
+	for i, op := range values {
+		if old := before[i].Value; old != nil && !bytes.Equal(old, op.Value) { // that one stays
+			suffix = fmt.Sprintf(".%08x", crc32.Checksum(op.Value, castagnoli))
 		}
 	}
-	aside, err := j.setAside(ctx, key(seq), pieces[0], more...)
+	var ops []*storage.Operation
+	for _, op := range values {
+		ops = append(ops, storage.SetOperation(asidePrefix+op.Key+suffix, op.Value), storage.DeleteOperation(op.Key))
+	}
+	return asidePrefix + values[0].Key + suffix, j.client.Batch(ctx, append(ops, more...)...)
+}
+
+// single is one value for setAside.
+func single(key string, value []byte) []*storage.Operation {
+	return []*storage.Operation{storage.SetOperation(key, value)}
+}
+
+func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, stored []*storage.Operation, why error) {
+	stored = slices.DeleteFunc(stored, func(op *storage.Operation) bool { return op.Value == nil })
+	size := 0
+	for _, op := range stored {
+		size += len(op.Value)
+	}
+	aside, err := j.setAside(ctx, stored)
 	if err != nil {
 		j.logger.Error("Failed to move an unreadable entry of the journal", zap.Uint64("entry", seq), zap.Error(err))
 		return
@@ -399,7 +460,7 @@ func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, pieces [][]by
 }
 
 func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, block *storage.Operation, why error) {
-	aside, err := j.setAside(ctx, block.Key, block.Value)
+	aside, err := j.setAside(ctx, []*storage.Operation{block})
 	if err != nil {
 		j.logger.Error("Failed to move unreadable states of the journal", zap.Uint64("entry", seq), zap.Error(err))
 		return
@@ -407,6 +468,8 @@ func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, block *stora
 	j.logger.Warn("States of the spans of an entry of the journal are unreadable; those of these spans that were forwarded are forwarded again",
 		zap.Uint64("entry", seq), zap.Int("bytes", len(block.Value)), zap.String("key", aside), zap.Error(why))
 }
+
+var errClosed = errors.New("the journal is closed")
 
 // Append writes a call that arrived at this time with this metadata. The journal then
 // keeps its spans until they are Done; tickets are those of the spans, by index.
@@ -419,6 +482,10 @@ func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string]
 	}
 	e.pieces = len(pieces)
 	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil, errClosed
+	}
 	e.seq = j.next
 	j.next++
 	j.push(e)
@@ -531,7 +598,7 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 			}
 			continue
 		}
-		for piece := range e.pieces {
+		for piece := e.pieces - 1; piece >= 0; piece-- {
 			ops = append(ops, storage.DeleteOperation(pieceKey(e.seq, piece)))
 		}
 		for block := range blocks(len(e.states)) {
@@ -542,8 +609,8 @@ func (j *Journal) write(ctx context.Context, judged []byte) error {
 		}
 	}
 	j.mu.Unlock()
-	if len(judged) > 0 || j.judged.pending {
-		ops = append(ops, j.judged.write(judged)...)
+	if len(judged) > 0 || j.judged.pending { // first, in case that the storage writes a part alone
+		ops = append(j.judged.write(judged), ops...)
 	}
 	if err := j.client.Batch(ctx, ops...); err != nil {
 		j.judged.failed(before, judged)
@@ -595,6 +662,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	j.writing.Unlock()
 	j.mu.Lock()
 	op := j.bounds(j.next)
+	j.closed = true
 	j.mu.Unlock()
 	return errors.Join(err, j.client.Batch(ctx, op), j.client.Close(ctx))
 }

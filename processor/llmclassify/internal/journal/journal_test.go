@@ -94,10 +94,10 @@ func reopen(t *testing.T, m *memory) (j *Journal, replayed []*Replayed) {
 	t.Helper()
 	j, err := Open(t.Context(), m, zap.NewNop())
 	require.NoError(t, err)
-	require.NoError(t, j.Replay(t.Context(), func(r *Replayed) error {
+	require.NoError(t, j.Replay(t.Context(), t0, func(r *Replayed) error {
 		replayed = append(replayed, r)
 		return nil
-	}))
+	}, func() {}))
 	return j, replayed
 }
 
@@ -289,10 +289,10 @@ func TestStorageFails(t *testing.T) {
 	j, err = Open(t.Context(), m, zap.NewNop())
 	require.NoError(t, err)
 	errStop := errors.New("stop")
-	require.ErrorIs(t, j.Replay(t.Context(), func(r *Replayed) error {
+	require.ErrorIs(t, j.Replay(t.Context(), t0, func(r *Replayed) error {
 		require.NoError(t, j.Update(t.Context(), nil, r.Tickets, nil))
 		return errStop
-	}), errStop)
+	}, func() {}), errStop)
 	require.NoError(t, j.Close(t.Context()))
 	_, replayed = reopen(t, m)
 	require.Len(t, replayed, 1)

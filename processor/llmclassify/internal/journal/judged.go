@@ -289,7 +289,7 @@ func (f *found) inParts() bool {
 
 // indexUnreadable sets the index of judged runs aside, and writes another one.
 func (j *Journal) indexUnreadable(ctx context.Context, value []byte, newest uint64, why error) error {
-	aside, err := j.setAside(ctx, judgedKey, value, storage.SetOperation(judgedKey, sealRange(indexMagic, newest, newest)))
+	aside, err := j.setAside(ctx, single(judgedKey, value), storage.SetOperation(judgedKey, sealRange(indexMagic, newest, newest)))
 	if err != nil {
 		return fmt.Errorf("setting the unreadable index of judged runs aside: %w", err)
 	}
@@ -324,7 +324,7 @@ func (j *Journal) recallPart(ctx context.Context, now time.Time, s *segment, key
 }
 
 func (j *Journal) recordsUnreadable(ctx context.Context, key string, value []byte, why error) {
-	aside, err := j.setAside(ctx, key, value)
+	aside, err := j.setAside(ctx, single(key, value))
 	if err != nil {
 		j.logger.Error("Failed to move unreadable records of judged runs", zap.String("key", key), zap.Error(err))
 		return

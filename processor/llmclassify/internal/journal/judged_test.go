@@ -39,7 +39,7 @@ func recall(t *testing.T, m *memory, now time.Time, bound int) (*Journal, []Judg
 		r.At = r.At.UTC()
 		all = append(all, *r)
 	}))
-	require.NoError(t, j.Replay(t.Context(), func(*Replayed) error { return nil }))
+	require.NoError(t, j.Replay(t.Context(), t0, func(*Replayed) error { return nil }, func() {}))
 	return j, all
 }
 

@@ -1,7 +1,10 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,19 +56,143 @@ func TestEntryInOneValue(t *testing.T) {
 	}
 }
 
-// An entry of which a piece is missing is unreadable. What is left of it is kept.
+// An entry of which a piece is missing is unreadable: what is left of it is set aside. A storage
+// that cannot list what it has does not show what follows the missing piece.
 func TestMissingPiece(t *testing.T) {
-	for missing, left := range map[string][]string{"2": {"2.1", "2.2"}, "2.1": {"2.2", "aside.2"}, "2.2": {"aside.2", "aside.2.1"}} {
-		m, want := small(t)
-		delete(m.content, missing)
-		_, got := takeUp(t, m)
-		assert.Equal(t, []string{"held", "other"}, got.spans, missing)
-		assert.Equal(t, want.judged, got.judged)
-		for _, key := range left {
-			assert.Contains(t, m.content, key)
+	for name, client := range clients {
+		for _, missing := range []string{"2", "2.1", "2.2"} {
+			t.Run(name+", "+missing, func(t *testing.T) {
+				m, want := small(t)
+				delete(m.content, missing)
+				_, got := takeUp(t, client(m))
+				assert.Equal(t, []string{"held", "other"}, got.spans)
+				assert.Equal(t, want.judged, got.judged)
+				if seen := name == "lists" || missing != "2"; seen {
+					assert.Len(t, got.logs, 1)
+					assert.True(t, got.lost)
+				}
+				if name == "lists" {
+					for _, key := range []string{"2", "2.1", "2.2"} {
+						assert.NotContains(t, m.content, key)
+						if key != missing {
+							assert.Contains(t, m.content, asidePrefix+key)
+						}
+					}
+				}
+				_, got = takeUp(t, client(m))
+				assert.Empty(t, got.logs)
+			})
 		}
-		_, got = takeUp(t, m)
-		assert.Empty(t, got.logs)
+	}
+}
+
+// The states of an unreadable entry go with it, however short what is left of it is.
+func TestStatesOfCutEntry(t *testing.T) {
+	for name, client := range clients {
+		t.Run(name, func(t *testing.T) {
+			m, _ := largeCall(t)
+			m.content["0"] = m.content["0"][:100]
+			takeUp(t, client(m))
+			for _, key := range m.keys() {
+				assert.True(t, strings.HasPrefix(key, asidePrefix) || strings.HasPrefix(key, judgedKey), key)
+			}
+		})
+	}
+}
+
+// A second damage does not overwrite what the first one left of an entry with the same number.
+func TestPiecesAsideStay(t *testing.T) {
+	m := newMemory()
+	for i, last := range []string{"first damage", "second damage"} {
+		m.content["0"], m.content["0.1"] = slices.Repeat([]byte{byte(i)}, pieceSize), []byte(last)
+		takeUp(t, listing{m})
+	}
+	var aside []string
+	for key, value := range m.content {
+		if strings.HasPrefix(key, asidePrefix+"0.1") {
+			aside = append(aside, string(value))
+		}
+	}
+	assert.ElementsMatch(t, []string{"first damage", "second damage"}, aside)
+}
+
+// What an entry of an earlier process left behind is no part of one with its number.
+func TestPieceOfAnotherEntry(t *testing.T) {
+	around := len(encoded(t, t0, nil, tracesOf("")))
+	for size := (pieceSize-around)/2 - 20; size < (pieceSize-around)/2; size++ { // around one piece
+		m := newMemory()
+		m.content["0.1"] = []byte("of an entry of which the rest, and the bounds, are lost")
+		j, _ := takeUp(t, m)
+		name := strings.Repeat("x", size)
+		_, err := j.Append(t.Context(), t0, nil, tracesOf(name))
+		require.NoError(t, err)
+		j, got := takeUp(t, m)
+		require.Equal(t, []string{name}, got.spans)
+		require.NoError(t, j.Update(t.Context(), nil, []Ticket{{j.oldest(), 0}}, nil))
+		require.Empty(t, m.keys())
+	}
+}
+
+// torn is a storage that does not write a batch as a whole.
+type torn struct {
+	*memory
+	left int // writes that succeed
+}
+
+var errTorn = errors.New("torn")
+
+func (c *torn) Batch(ctx context.Context, ops ...*storage.Operation) error {
+	for _, op := range ops {
+		if op.Type != storage.Get {
+			if c.left == 0 {
+				return errTorn
+			}
+			c.left--
+		}
+		if err := c.memory.Batch(ctx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Where a batch is written in part, a span is there until it is known that its run was judged.
+func TestTornUpdate(t *testing.T) {
+	for left := range 8 {
+		m := newMemory()
+		c := &torn{m, 1000}
+		j, _ := takeUp(t, c)
+		tickets, err := j.Append(t.Context(), t0, nil, tracesOf(large))
+		require.NoError(t, err)
+		r := judgedAt(1, 0)
+		c.left = left
+		_ = j.Update(t.Context(), nil, []Ticket{tickets(0)}, r.Append(nil))
+		_, got := takeUp(t, m)
+		assert.True(t, len(got.spans) > 0 || len(got.judged) > 0, left)
+	}
+}
+
+// No call is written while the journal closes: its number would not be in the bounds.
+func TestAppendWhileClosing(t *testing.T) {
+	m := newMemory()
+	j, _ := takeUp(t, m)
+	require.NoError(t, j.Close(t.Context()))
+	_, err := j.Append(t.Context(), t0, nil, tracesOf("late"))
+	require.ErrorIs(t, err, errClosed)
+}
+
+// Metadata may be any bytes.
+func TestMetadataBytes(t *testing.T) {
+	for _, metadata := range []map[string][]string{
+		{"tenant": {"a", "ä"}}, {"tenant-bin": {"a\xff", ""}, "tenant": {"b"}}, {"none": nil},
+	} {
+		m := newMemory()
+		j, _ := reopen(t, m)
+		_, err := j.Append(t.Context(), t0, metadata, tracesOf("x"))
+		require.NoError(t, err)
+		_, replayed := reopen(t, m)
+		require.Len(t, replayed, 1)
+		assert.Equal(t, metadata, replayed[0].Metadata)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // which version, CRC-32C of the content, the content. Numbers are little endian.
 const (
 	entryMagic  = "llmj\x01"
+	bytesMagic  = "llmj\x02" // of an entry whose metadata is not text
 	boundsMagic = "llmb\x01"
 	statesMagic = "llms\x01"
 	ownerMagic  = "llmo\x01"
@@ -26,6 +27,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var (
 	errNotOurs  = errors.New("not written by this journal, or by another version of it")
 	errChecksum = errors.New("wrong checksum")
+	errMissing  = errors.New("a part of it is missing")
 	errRange    = errors.New("numbers out of range")
 )
 
