@@ -24,9 +24,8 @@ const (
 const minSpan = 2
 
 // pieceSize is the size of the values in which an entry is stored, but for its last one, which
-// is smaller. A
-// storage such as file_storage keeps neighbouring values together, and writes and deletes
-// them together: large ones would be written again with each of their neighbours.
+// is smaller. A storage such as file_storage keeps neighbouring values together, and writes and
+// deletes them together: large ones would be written again with each of their neighbours.
 const pieceSize = 16 << 10
 
 // encode returns an entry in its pieces.

@@ -189,13 +189,16 @@ func (j *Journal) boundsUnreadable(ctx context.Context, value []byte, why error)
 }
 
 // Replay calls yield with each call of an earlier process, in their order, until that
-// returns an error. What is unreadable is set aside, and logged, and lost is called: any run
-// that began before now may lack parts. A record that MarksLost is written as well.
+// returns an error. What is unreadable is set aside, and logged. Then lost is called, once: any
+// run that began before now may lack parts. A record that MarksLost is written as well.
 func (j *Journal) Replay(ctx context.Context, now time.Time, yield func(*Replayed) error, lost func()) error {
 	numbers, left := j.found.numbers(j.first, j.next)
-	if j.lost || left > 0 {
+	lose := sync.OnceFunc(func() {
 		j.lose(now)
 		lost()
+	})
+	if j.lost || left > 0 {
+		lose()
 	}
 	if left > 0 {
 		j.logger.Warn("The journal spans more numbers than are looked for at a start; entries with the numbers between are not replayed",
@@ -208,8 +211,7 @@ func (j *Journal) Replay(ctx context.Context, now time.Time, yield func(*Replaye
 			return err
 		}
 		if unreadable {
-			j.lose(now)
-			lost()
+			lose()
 		}
 		if e == nil {
 			continue
