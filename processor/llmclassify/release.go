@@ -265,6 +265,9 @@ func (r *releaser) uses(it *assemble.Item) *origin.Uses {
 }
 
 func (r *releaser) forget(it *assemble.Item) {
+	if it.Spent { // the other items of its call, which share its memory, may stay
+		it.Known.Body = packed.Span{}
+	}
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)
 }

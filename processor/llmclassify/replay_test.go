@@ -57,6 +57,37 @@ func TestReplayedFactsTakeNoMoreMemory(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
+// One span of a call whose facts are kept does not keep the others of it, which are forgotten.
+func TestReplayedCallIsNotKeptWhole(t *testing.T) {
+	const calls, spans, long = 20, 272, 4 << 10
+	d, next := newDisk(), consumertest.NewNop()
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	empty := heapInUse()
+	for n := range calls {
+		chain := make([]spanSpec, spans)
+		for i := range chain {
+			chain[i] = requestSpan(2, 0, 0.1, 1).answered("stop", answer).with(attribute.String("gen_ai.input.messages", strings.Repeat("x", long)))
+		}
+		td := tracesOf(t, chain...)
+		above := spanID(200) // which is not here
+		eachSpan(td, func(s ptrace.Span) {
+			s.SetTraceID(pcommon.TraceID{1, byte(n)})
+			s.SetParentSpanID(above)
+			above[6], above[7] = above[6]+above[7]/255, above[7]%255+1
+			s.SetSpanID(above)
+		})
+		require.NoError(t, h.ConsumeTraces(t.Context(), td))
+	}
+	h.pass(t, defaultMaxHold)
+	now := h.clock.Now()
+	runtime.KeepAlive(h)
+
+	h = newHarnessOn(t, d, defaultConfig(), next, now)
+	require.NotZero(t, h.load().factBytes)
+	assert.Less(t, heapInUse()-empty-d.bytes(), calls*spans*long/4)
+	runtime.KeepAlive(h)
+}
+
 // A call of many scopes with one resource is stored in about its own size.
 func TestStoredSizeOfManyScopes(t *testing.T) {
 	td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
