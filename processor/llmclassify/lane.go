@@ -11,6 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
 // lane holds the live runs of a tenant in one shard, and judges and forwards them. It
@@ -162,12 +163,23 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	}
 	for _, a := range d.arrivals {
 		l.interest.add(a.Trace, -1) // the buffer has counted it now
+		dropSpent(a.Items)
 	}
 	spans := l.unpacked.add(at, d.arrivals)
 	l.budget.add(l.tenant, -d.size)
 	l.account()
 	l.pack(now, max(2*spans, maxDue)) // faster than they arrive
 	l.evict(now)
+}
+
+// dropSpent drops the spans of items that bring facts alone, which the buffer has read. The
+// items of a call share memory: one that stays would keep the spans of the others.
+func dropSpent(items []*assemble.Item) {
+	for _, it := range items {
+		if it.Spent {
+			it.Known.Body = packed.Span{}
+		}
+	}
 }
 
 // use counts the scopes of spans, which mostly follow one another.

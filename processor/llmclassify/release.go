@@ -213,11 +213,7 @@ func (r *releaser) readFacts(it *assemble.Item) int {
 	if !ok {
 		span = ptrace.NewSpan() // addSpans reports it
 	}
-	size := factsOf(it, span)
-	if it.Spent {
-		it.Known.Body = packed.Span{} // it is not forwarded again
-	}
-	return size
+	return factsOf(it, span)
 }
 
 // factsOf reads the facts of a span, and returns their memory.
@@ -265,9 +261,6 @@ func (r *releaser) uses(it *assemble.Item) *origin.Uses {
 }
 
 func (r *releaser) forget(it *assemble.Item) {
-	if it.Spent { // the other items of its call, which share its memory, may stay
-		it.Known.Body = packed.Span{}
-	}
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)
 }

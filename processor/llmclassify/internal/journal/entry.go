@@ -67,23 +67,33 @@ func joined(pieces [][]byte) []byte {
 // encodeMetadata encodes metadata as JSON: values of any bytes as base64, with a magic that
 // says so.
 func encodeMetadata(metadata map[string][]string) (magic string, encoded []byte, err error) {
-	if len(metadata) == 0 {
+	switch {
+	case len(metadata) == 0:
 		return entryMagic, nil, nil
-	}
-	anyBytes := make(map[string][][]byte, len(metadata))
-	valid := true
-	for key, values := range metadata {
-		for _, value := range values {
-			valid = valid && utf8.ValidString(value)
-			anyBytes[key] = append(anyBytes[key], []byte(value))
-		}
-	}
-	if valid {
+	case isText(metadata):
 		encoded, err = json.Marshal(metadata)
 		return entryMagic, encoded, err
 	}
+	anyBytes := make(map[string][][]byte, len(metadata))
+	for key, values := range metadata {
+		for _, value := range values {
+			anyBytes[key] = append(anyBytes[key], []byte(value))
+		}
+	}
 	encoded, err = json.Marshal(anyBytes)
 	return bytesMagic, encoded, err
+}
+
+// isText reports whether all values are UTF-8, as JSON needs them.
+func isText(metadata map[string][]string) bool {
+	for _, values := range metadata {
+		for _, value := range values {
+			if !utf8.ValidString(value) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func decodeMetadata(magic string, encoded []byte) (metadata map[string][]string, err error) {
