@@ -185,6 +185,29 @@ func TestOnlyEnded(t *testing.T) {
 	}
 }
 
+// What is too far beneath a run to be found may have shown text.
+func TestDeepChain(t *testing.T) {
+	for _, between := range []int{100, 127, 128, 1000} {
+		trace := live.NewTrace()
+		trace.Set(part(live.KindRun, 1, false, "llm.run.tools", 0))
+		trace.Set(cut(2))
+		require.Equal(t, semconv.RetrySafetySafeAutoRetry, judge(t, trace).Run.Retry.Safety)
+		above := id(1)
+		for n := range between {
+			other := part(live.KindOther, 1000+n, false)
+			other.SetParentSpanID(above)
+			trace.Set(other)
+			above = other.SpanID()
+		}
+		text := cut(3)
+		text.Attributes().Remove(string(semconv.RunIDKey))
+		text.Attributes().PutInt("llm.stream.text_chunks", 3)
+		text.SetParentSpanID(above)
+		trace.Set(text)
+		assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, judge(t, trace).Run.Retry.Safety, between)
+	}
+}
+
 func TestCircles(t *testing.T) {
 	trace := live.NewTrace()
 	for n := 1; n <= 3; n++ {

@@ -17,7 +17,8 @@ type run struct {
 	outer   *run
 }
 
-// maxDepth bounds a walk upwards, against cycles.
+// maxDepth bounds a walk upwards, against cycles. What is above a chain that is longer is not
+// known: the trace counts as incomplete.
 const maxDepth = 128
 
 // runs finds the runs, in the order in which the first span of each was given.
@@ -71,7 +72,11 @@ func (t *Trace) owner(p *part) (id pcommon.SpanID, named bool) {
 		return p.item.Run, true
 	}
 	top := p
-	for id, n := p.item.Parent, 0; n < maxDepth; n++ {
+	for id, n := p.item.Parent, 0; ; n++ {
+		if n == maxDepth {
+			t.incomplete = true
+			break
+		}
 		above, here := t.parts[id]
 		parent, passed := t.others[id]
 		switch {
@@ -99,7 +104,11 @@ func (t *Trace) outer(span *part) pcommon.SpanID {
 	if named := span.item.Run; !named.IsEmpty() && named != span.item.ID {
 		return named
 	}
-	for id, n := span.item.Parent, 0; n < maxDepth && !id.IsEmpty(); n++ {
+	for id, n := span.item.Parent, 0; !id.IsEmpty(); n++ {
+		if n == maxDepth {
+			t.incomplete = true
+			break
+		}
 		above, here := t.parts[id]
 		parent, passed := t.others[id]
 		switch {

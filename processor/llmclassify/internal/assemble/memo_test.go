@@ -86,7 +86,8 @@ func TestMemoChangesNoPlace(t *testing.T) {
 
 // plainPlace is the place of a request that names no run, above which are no other requests.
 func plainPlace(t *Trace, it *Item) hold.Place {
-	above := func(id pcommon.SpanID) (run *Item, unseen pcommon.SpanID) {
+	above := func(first pcommon.SpanID) (run *Item, unseen pcommon.SpanID) {
+		id := first
 		for range maxDepth {
 			if run = t.Item(id); run != nil {
 				return run, unseen
@@ -97,7 +98,7 @@ func plainPlace(t *Trace, it *Item) hold.Place {
 			}
 			id = parent
 		}
-		return nil, unseen
+		return nil, first // it is too long
 	}
 	run, unseen := above(it.Parent)
 	switch {

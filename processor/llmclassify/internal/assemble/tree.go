@@ -45,7 +45,8 @@ type (
 	Release = hold.Release[Known]
 )
 
-// maxDepth bounds a walk up a parent chain, against cycles.
+// maxDepth bounds a walk up a parent chain, against cycles. What is above a chain that is
+// longer is as unknown as what is above one that breaks off.
 const maxDepth = 128
 
 // Locate returns the run that a span belongs to:
@@ -106,7 +107,9 @@ func (c chain) locate(t *Trace, place hold.Place) hold.Place {
 		if c.yields {
 			from = t.Item(c.run)
 		}
-		if run := innermost(t, from, c.unseen); run != nil {
+		run, all := innermost(t, from, c.unseen)
+		place.Untested = !all
+		if run != nil {
 			place.Run, place.Known, place.ByTime = run.ID, true, true
 			return place
 		}
@@ -156,8 +159,7 @@ func PositionOf(t *Trace, run *Item) Position {
 	return s
 }
 
-// follow follows the chain upwards over spans that passed. What is above a chain that is
-// too long, or leads in a circle, is not known.
+// follow follows the chain upwards over spans that passed.
 func (s *Position) follow(t *Trace) {
 	if t == nil {
 		return
@@ -169,7 +171,6 @@ func (s *Position) follow(t *Trace) {
 		}
 		s.above = above
 	}
-	s.above = pcommon.SpanID{}
 }
 
 // Within reports whether a run is within the run outer: its parents, or the runs that it
@@ -196,10 +197,7 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 		}
 		id = above
 	}
-	if passed {
-		s.above = pcommon.SpanID{}
-	}
-	return false
+	return s.during(outer)
 }
 
 // passedOver is the parent of a span that passed and is not held.
@@ -226,7 +224,7 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID,
 	}
 	for range maxDepth {
 		if id.IsEmpty() {
-			break
+			return ids, false
 		}
 		ids = append(ids, id)
 		above, seen := above(t, id)
@@ -235,7 +233,7 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID,
 		}
 		id = above
 	}
-	return ids, false
+	return ids, true
 }
 
 // During reports whether the run of a run span, whose chain breaks off, is within the run of
@@ -275,7 +273,7 @@ type chain struct {
 	above  pcommon.SpanID // the first request or tool on it, empty if none
 	run    pcommon.SpanID // the first run on it that does not yield, else the highest one; empty if none
 	yields bool           // run yields
-	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run
+	unseen pcommon.SpanID // the id at which it breaks off, or from which it is too long; empty if it reaches a root or a run
 	top    *Item          // the highest LLM span on it
 	steps  int            // how many spans it leads over
 }
@@ -335,6 +333,7 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 		c.run, c.yields = pcommon.SpanID{}, false
 		c.top, id = above, above.Parent
 	}
+	c.unseen = cmp.Or(c.top.Parent, id) // the same whatever the memo leads over
 	return c
 }
 
@@ -352,15 +351,15 @@ const (
 // began or ended in the same millisecond may seem to have done so after the end.
 const ClockGrain = pcommon.Timestamp(time.Millisecond)
 
-// innermost finds the innermost run within which an item began. A run whose own chain
-// breaks off at the same span is beside it, not above it. One that yields is no evidence:
-// what belongs to it names it.
-func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
-	var found *Item
+// innermost finds the innermost run within which an item began, and reports whether all runs
+// were searched. A run whose own chain breaks off at the same span is beside it, not above it.
+// One that yields is no evidence: what belongs to it names it.
+func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
 	runs := t.Runs()
+	all = len(runs) <= maxRuns
 	runs = runs[max(0, len(runs)-maxRuns):]
 	if len(runs) > fewRuns && t.Still() {
-		return memoOf(t).innermost(t, runs, it, unseen)
+		return memoOf(t).innermost(t, runs, it, unseen), all
 	}
 	steps := 0
 	for _, run := range runs {
@@ -368,14 +367,14 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 			continue
 		}
 		if steps > maxSteps {
-			return nil
+			return nil, false
 		}
 		up := climb(t, chain{top: run}, run.Parent)
 		if steps += up.steps; up.unseen != unseen {
 			found = run
 		}
 	}
-	return found
+	return found, all
 }
 
 // innerOf reports whether run a is further in than run b, as far as their times show: it

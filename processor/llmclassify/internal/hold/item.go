@@ -125,8 +125,11 @@ type Place struct {
 	Open bool
 	// ByTime: the chain of parents does not lead to the run, which is the one at its time.
 	ByTime bool
-	// Unseen is the first span above that is not here and did not pass, where Open is.
+	// Unseen is the first span above that is not here and did not pass, where Open is. It is
+	// the span's parent where the chain is too long to follow.
 	Unseen pcommon.SpanID
+	// Untested: it may be of one of the other runs of its trace, which are too many to test.
+	Untested bool
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
 	Above pcommon.SpanID
 }

@@ -223,7 +223,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		return nil
 	}
 	b.work += len(t.items)
-	t.still = true
+	t.still, t.unplaced = true, false
 	defer func() { t.still, t.memo = false, nil }()
 	for _, it := range t.items {
 		if it.Gone() {
@@ -231,6 +231,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		}
 		place := b.locate(t, it)
 		it.ByTime = place.ByTime
+		t.unplaced = t.unplaced || place.Untested
 		g := find(place.Run)
 		if g == nil {
 			g = &group[F]{place: place, start: it.Start}
@@ -413,7 +414,7 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Rel
 	g.awaits = g.lacks(&a)
 	return Release[F]{
 		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing:   t.missing || t.untested || t.incomplete != nil && t.incomplete(g.place.Run),
+		Missing:   t.missing || t.untested || t.unplaced || t.incomplete != nil && t.incomplete(g.place.Run),
 		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || g.awaits,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}

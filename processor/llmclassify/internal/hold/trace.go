@@ -45,6 +45,8 @@ type Trace[F any] struct {
 	replayed bool
 	// untested: of the runs that go now it is not known whether others are within them.
 	untested bool
+	// unplaced: of an item it is not known whether it is of another run than its group's.
+	unplaced bool
 
 	// incomplete reports whether one is within a run that goes now whose span is here and that
 	// goes later; nil if there are no such runs.
