@@ -209,7 +209,7 @@ type Request struct {
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // calls that the client executes
 	CallIDs                                           []string // complete calls, at most MaxIDs
 	OpenCallIDs                                       []string // calls whose input began and never completed, at most MaxIDs
-	ProviderTools                                     []string // provider-executed tools that the request offered; nil if not observed
+	ProviderTools                                     []string // provider-executed tools that the request offered, at most MaxIDs; nil if not observed
 	ProviderToolsStarted                              Count
 
 	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil if not observed

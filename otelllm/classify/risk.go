@@ -355,9 +355,9 @@ func (j *judge) callState(pos int) callState {
 
 // providerTools returns what provider-executed tools of this request may have done.
 func (r *Request) providerTools() providerTools {
-	harmful := slices.ContainsFunc(r.ProviderTools, func(name string) bool {
+	harmful := len(r.ProviderTools) >= MaxIDs || slices.ContainsFunc(r.ProviderTools, func(name string) bool {
 		return !slices.Contains(harmlessProviderTools, name)
-	})
+	}) // others may have had no place in the list
 	switch began := r.ProviderToolsStarted.atLeast(r.mayHoldMore()).Fact(); {
 	case began == Yes && (harmful || len(r.ProviderTools) == 0):
 		return providerToolsBegan
@@ -563,7 +563,8 @@ func (j *judge) nameOf(effect semconv.ToolEffect, pos int, unnamed bool) string 
 // in its lists.
 func (r *Request) callsUnnamed() bool {
 	n, known := r.readyCalls()
-	return !known || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
+	full := len(r.CallIDs) >= MaxIDs && !r.ToolCalls.Observed() && !r.ToolInputsCompleted.Observed() // others may have had no place in it
+	return !known || full || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
 }
 
 // violatedBefore reports whether an earlier request of the run had the same protocol

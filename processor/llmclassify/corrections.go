@@ -101,6 +101,9 @@ func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.
 	c.kept.Put(now, spanKey{release.Trace, release.RunID}, r)
 }
 
+// maxCorrected bounds the runs within one another that one late span corrects.
+const maxCorrected = 64
+
 // late notes a late span, which may be a part of the run that it names: it is no second
 // delivery, and began before the run ended. Then it is a part of the runs that are named
 // around that one, too. It reports whether it contradicts what any of them announced. The
@@ -113,7 +116,7 @@ func (c *corrections) late(now time.Time, release *assemble.Release, m *assemble
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	run := m.Run
-	for range maxNested {
+	for range maxCorrected {
 		if run.IsEmpty() {
 			break
 		}

@@ -141,24 +141,27 @@ func (g runsByTrace) eachUntaken(visit func(pcommon.TraceID)) {
 	}
 }
 
-// hasRoom reports whether no run that is a part of no other one has to be forgotten for
-// another one of the trace.
+// spare reports whether what it did is known of another run that is kept.
+func (r innerRun) spare() bool { return r.taken && r.covered }
+
+// hasRoom reports whether only spare runs have to be forgotten for another one of the trace.
 func (g *runsByTrace) hasRoom(trace pcommon.TraceID) bool {
 	list := g.byTrace[trace]
-	return len(list) < maxInnerRuns || slices.ContainsFunc(list, func(r innerRun) bool { return r.taken })
+	return len(list) < maxInnerRuns || slices.ContainsFunc(list, innerRun.spare)
 }
 
-// add adds a run in place of those that are a part of another run already, or of the
-// oldest one, where there are many of the trace.
+// add adds a run in place of spare ones, or of the oldest one that is a part of another run, or
+// of the oldest one, where there are many of the trace.
 func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 	if g.byTrace == nil {
 		g.byTrace = make(map[pcommon.TraceID][]innerRun)
 	}
 	list := g.byTrace[trace]
 	if len(list) >= maxInnerRuns {
-		kept := slices.DeleteFunc(list, func(r innerRun) bool { return r.taken })
+		kept := slices.DeleteFunc(list, innerRun.spare)
 		if len(kept) >= maxInnerRuns {
-			kept = slices.Delete(kept, 0, 1)
+			oldest := max(0, slices.IndexFunc(kept, func(r innerRun) bool { return r.taken }))
+			kept = slices.Delete(kept, oldest, oldest+1)
 		}
 		g.n -= len(list) - len(kept)
 		list = kept

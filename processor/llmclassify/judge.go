@@ -107,11 +107,9 @@ func judgingOrder(releases []assemble.Release) []int {
 // isRun reports whether a release is the last of a run whose span is here.
 func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
 
-// maxNested bounds how deep runs are taken to be within one another, against cycles.
-const maxNested = 64
-
-// innermostFirst sorts the releases of a trace: those of no run, then the runs by how
-// many others lead to them, the most first, and the shorter ones first.
+// innermostFirst sorts the releases of a trace: those of no run, then the runs above which
+// something is missing and those within them, then the others; of both by how many others lead
+// to them, the most first, and the shorter ones first.
 func innermostFirst(releases []assemble.Release, order []int) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
@@ -125,26 +123,40 @@ func innermostFirst(releases []assemble.Release, order []int) {
 		}
 	}
 	around := make(map[int]int, len(order)) // the nearest run that leads to it
+	depths := make(map[int]int, len(order)) // how many are around it
 	var ids []pcommon.SpanID
 	for _, i := range order {
 		if !isRun(&releases[i]) {
 			continue
 		}
-		ids, _ = assemble.Around(releases[i].Of, releases[i].Run, ids[:0])
+		var open bool
+		ids, open = assemble.Around(releases[i].Of, releases[i].Run, ids[:0])
 		for _, id := range append(ids, releases[i].Run.Parent) {
 			if outer, ok := of[id]; ok && outer != i {
 				around[i] = outer
 				break
 			}
 		}
+		if _, within := around[i]; open && !within { // it may be within one of any depth
+			depths[i] = len(order)
+		}
 	}
-	depths := make(map[int]int, len(order))
+	var path []int
 	for _, i := range order {
 		depth := 0
-		for at, ok := around[i]; ok && at != i && depth < maxNested; at, ok = around[at] {
+		path = path[:0]
+		for at, ok := i, true; ok; at, ok = around[at] {
+			if known, ok := depths[at]; ok {
+				depth = known + 1
+				break
+			}
+			depths[at] = 0 // it may be around itself
+			path = append(path, at)
+		}
+		for _, at := range slices.Backward(path) {
+			depths[at] = depth
 			depth++
 		}
-		depths[i] = depth
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &releases[a], &releases[b]

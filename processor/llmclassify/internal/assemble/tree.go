@@ -175,8 +175,9 @@ func (s *Position) follow(t *Trace) {
 
 // Within reports whether a run is within the run outer: its parents, or the runs that it
 // and they name, lead to outer or to a member of outer. If that chain breaks off, it is
-// within outer if it began and ended within outer's time, and is not beside it. If nothing
-// of the trace is here, t is nil. It remembers what passed above it.
+// within outer if it began and ended within outer's time, and is not beside it; if it is too
+// long to follow, it may outlast outer. If nothing of the trace is here, t is nil. It remembers
+// what passed above it.
 func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
 	id, passed := s.above, true // passed: all of the spans so far did
 	for range maxDepth {
@@ -197,7 +198,8 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 		}
 		id = above
 	}
-	return s.during(outer)
+	from, to := timeOf(outer, s.Service == ServiceOf(outer))
+	return s.Parent != outer.Parent && from <= s.Start && s.Start <= to
 }
 
 // passedOver is the parent of a span that passed and is not held.

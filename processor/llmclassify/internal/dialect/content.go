@@ -26,6 +26,8 @@ func messagesContent(v pcommon.Value) classify.Fact {
 		text = v.AsString()
 	}
 	switch {
+	case v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > classify.MaxIDs:
+		return classify.Yes
 	case text == "":
 		return classify.NotObserved
 	case len(text) > maxEmpty:

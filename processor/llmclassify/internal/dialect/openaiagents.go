@@ -213,10 +213,12 @@ const (
 )
 
 // openAIResponse reads whether a recorded response has any content, and its finish reasons
-// where no other attribute has them: a list of chat completions, or one response.
+// where no other attribute has them: a list of chat completions, or one response. What is long
+// counts as content.
 func (e *ending) openAIResponse(v pcommon.Value) {
 	s := v.Str()
 	if len(s) > maxJSON {
+		e.content = classify.Yes
 		return
 	}
 	var reasons []string

@@ -1,0 +1,231 @@
+package llmclassify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Many things are bounded: how far up parents are followed, how many runs are searched, how
+// long lists are. What is beyond a bound must not make a verdict less careful.
+
+// forest is spans of a trace, of which there are more than one byte tells apart.
+type forest struct {
+	testing.TB
+	ptrace.Traces
+}
+
+func newForest(tb testing.TB) forest { return forest{tb, ptrace.NewTraces()} }
+
+// many is the id of the nth of many spans.
+func many(n int) pcommon.SpanID { return pcommon.SpanID{0xde, byte(n >> 8), byte(n), 1} }
+
+func (f forest) add(s spanSpec, id, parent pcommon.SpanID, from, to float64) ptrace.Span {
+	td := tracesOf(f, s)
+	span := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
+	span.SetSpanID(id)
+	span.SetParentSpanID(parent)
+	span.SetStartTimestamp(at(from))
+	span.SetEndTimestamp(at(to))
+	td.ResourceSpans().MoveAndAppendTo(f.ResourceSpans())
+	return span
+}
+
+// addRefused adds an uncounted run with a request that the provider refused. If that was all,
+// it is safe to repeat.
+func (f forest) addRefused(run, request byte, parent pcommon.SpanID, from, to float64) {
+	f.add(unannounced(runSpan(run, 0, 0, 1, 0)).failed("429"), spanID(run), parent, from, to)
+	f.add(requestSpan(request, run, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), spanID(request), spanID(run), from+0.1, from+0.2)
+}
+
+// addShown adds an uncounted run with a request that showed text.
+func (f forest) addShown(run, request byte, parent pcommon.SpanID, from, to float64) {
+	f.add(unannounced(runSpan(run, 0, 0, 1, 0)).failed("x"), spanID(run), parent, from, to)
+	f.add(shownText(request, run), spanID(request), spanID(run), from+0.1, to-0.1)
+}
+
+func shownText(id, run byte) spanSpec {
+	return requestSpan(id, run, 0.3, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+}
+
+// judgeCalls judges calls that come one after the other, each some seconds after the last.
+func judgeCalls(t *testing.T, pause time.Duration, calls ...forest) map[byte]verdict {
+	t.Helper()
+	h := newHarness(t, defaultConfig(), nil)
+	for _, c := range calls {
+		require.NoError(t, h.ConsumeTraces(t.Context(), c.Traces))
+		h.pass(t, pause)
+	}
+	h.pass(t, time.Minute)
+	return verdicts(h.out())
+}
+
+// What a run did counts, however many spans are between the two.
+func TestDeepChain(t *testing.T) {
+	between := map[string]spanSpec{
+		"other spans": otherSpan(9, 1, 0, 1),
+		"requests":    requestSpan(9, 0, 0, 1).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"),
+		"runs":        unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"),
+	}
+	for name, spec := range between {
+		for _, depth := range []int{10, 60, 120, 126, 130, 300, 1000} {
+			chain, text, run := newForest(t), newForest(t), newForest(t)
+			above := spanID(1)
+			for n := range depth {
+				chain.add(spec, many(n), above, 0.0001*float64(n+1), 1-0.0001*float64(n+1))
+				above = many(n)
+			}
+			text.add(shownText(3, 0), spanID(3), above, 0.3, 0.5)
+			run.addRefused(1, 2, pcommon.SpanID{}, 0, 1)
+			for i, calls := range [][]forest{{chain, text, run}, {run, text, chain}} {
+				for c := range calls {
+					calls[c] = calls[c].clone()
+				}
+				assert.Equal(t, confirm, judgeCalls(t, 0, calls...)[1].safety, "%s, %d, order %d", name, depth, i)
+			}
+			for _, f := range []forest{text, run} {
+				f.ResourceSpans().MoveAndAppendTo(chain.ResourceSpans())
+			}
+			assert.Equal(t, confirm, judgeCalls(t, 0, chain)[1].safety, "%s, %d, at once", name, depth)
+		}
+	}
+}
+
+func (f forest) clone() forest {
+	c := newForest(f.TB)
+	f.CopyTo(c.Traces)
+	return c
+}
+
+// So does what a run far within it did that outlasts it.
+func TestDeepRun(t *testing.T) {
+	for _, depth := range []int{10, 127, 128, 300} {
+		f := newForest(t)
+		f.addRefused(1, 2, pcommon.SpanID{}, 0, 2)
+		above := spanID(1)
+		for n := range depth {
+			f.add(otherSpan(9, 1, 0, 1), many(n), above, 0.3, 6)
+			above = many(n)
+		}
+		f.addShown(4, 5, above, 1, 5)
+		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
+	}
+}
+
+// Runs are judged from the innermost outwards, however many are around one another.
+func TestManyNestedRuns(t *testing.T) {
+	for _, depth := range []int{10, 63, 64, 100} {
+		f := newForest(t)
+		var above pcommon.SpanID
+		for n := range depth {
+			f.add(unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"), many(n), above, 0.0001*float64(n), 10-0.0001*float64(n))
+			above = many(n)
+		}
+		f.addRefused(1, 2, above, 1, 2)
+		f.addShown(4, 5, spanID(1), 1.3, 5) // outlasts it
+		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
+	}
+}
+
+// A request whose parents are not here may be of any of many runs of its time, also where
+// these are more than are searched.
+func TestRequestOfOneOfManyRuns(t *testing.T) {
+	for _, others := range []int{1, 250, 260, 1000} {
+		for _, last := range []bool{false, true} {
+			run, text, later := newForest(t), newForest(t), newForest(t)
+			run.addRefused(1, 2, pcommon.SpanID{}, 0, 1)
+			text.add(shownText(3, 0), spanID(3), spanID(99), 0.3, 0.5)
+			for n := range others {
+				later.add(unannounced(runSpan(9, 0, 0, 0, 0)).failed("429"), many(n), pcommon.SpanID{}, 2, 3)
+			}
+			calls := []forest{run, text, later}
+			if last {
+				calls = []forest{run, later, text}
+			}
+			assert.Equal(t, confirm, judgeCalls(t, 0, calls...)[1].safety, "%d others, last %v", others, last)
+		}
+	}
+}
+
+// A run that is a part of one run may be a part of another one, too, after many others.
+func TestInnerRunOfTwoRuns(t *testing.T) {
+	for _, others := range []int{10, maxInnerRuns - 1, maxInnerRuns, maxInnerRuns + 1, 2 * maxInnerRuns} {
+		first, later, last := newForest(t), newForest(t), newForest(t)
+		first.add(runSpan(4, 0, 0, 1, 0).failed("x"), spanID(4), spanID(99), 1.3, 2)
+		first.add(shownText(5, 4), spanID(5), spanID(4), 1.4, 1.5)
+		first.add(runSpan(7, 0, 0, 1, 0).failed("429"), spanID(7), pcommon.SpanID{}, 1, 3)
+		first.add(requestSpan(8, 7, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), spanID(8), spanID(7), 1.1, 1.2)
+		for n := range others {
+			later.add(runSpan(9, 0, 0, 0, 0), many(n), spanID(98), 50+0.001*float64(n), 60)
+		}
+		last.addRefused(1, 2, pcommon.SpanID{}, 0.5, 4)
+		assert.Equal(t, confirm, judgeCalls(t, time.Second, first, later, last)[1].safety, others)
+	}
+}
+
+// A list that is full may be cut.
+func TestFullLists(t *testing.T) {
+	for _, n := range []int{10, 62, 63, 64, 65} {
+		tools := append([]string{"code_interpreter"}, slices.Repeat([]string{"web_search"}, n)...)
+		calls := make([]string, n)
+		for i := range calls {
+			calls[i] = fmt.Sprintf("call_%d", i)
+		}
+		offered := requestSpan(2, 1, 0.1, 0.5).without(semconv.RequestProviderToolsKey).with(semconv.RequestProviderTools(tools...)).
+			cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2})
+		made := requestSpan(3, 1, 0.1, 0.5).cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{callIDs: calls}).
+			without(semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey, semconv.StreamToolCallsKey)
+		for _, spans := range [][]spanSpec{
+			{unannounced(runSpan(1, 0, 1, 1, 0)).failed("x"), offered},
+			{runSpan(1, 0, 5, 1, 1).failed("x"), made, toolSpan(4, 1, 2, "call_0", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)},
+		} {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, spans...)
+			h.pass(t, time.Minute)
+			v := verdicts(h.out())
+			assert.Equal(t, confirm, v[1].safety, n)
+			assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, v[spans[1].id].safety, n)
+		}
+	}
+}
+
+// An answer that is too long to be read is no empty one.
+func TestLongAnswers(t *testing.T) {
+	usage := []attribute.KeyValue{attribute.Int("gen_ai.usage.input_tokens", 10), attribute.Int("gen_ai.usage.output_tokens", 0)}
+	for _, messages := range []int{1, 64, 65} {
+		f := newForest(t)
+		f.add(runSpan(1, 0, 1, 1, 0).failed("x"), spanID(1), pcommon.SpanID{}, 0, 1)
+		s := genAISpan(2, 1, otelsemconv.GenAIOperationNameChat, 0.1, 0.5, otelsemconv.GenAIRequestStream(true), otelsemconv.GenAIResponseFinishReasons("stop"))
+		list := f.add(s.with(usage...), spanID(2), spanID(1), 0.1, 0.5).Attributes().PutEmptySlice("gen_ai.output.messages")
+		for range messages {
+			p := list.AppendEmpty().SetEmptyMap().PutEmptySlice("parts").AppendEmpty().SetEmptyMap()
+			p.PutStr("type", "text")
+			p.PutStr("content", "hello")
+		}
+		assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, judgeCalls(t, 0, f)[1].safety, messages)
+	}
+	for _, length := range []int{100, 60 << 10, 70 << 10} {
+		f := newForest(t)
+		f.add(runSpan(1, 0, 1, 1, 0).failed("x"), spanID(1), pcommon.SpanID{}, 0, 1)
+		f.add(spanSpec{
+			library: "openinference.instrumentation.openai_agents", name: "response", kind: ptrace.SpanKindInternal, status: ptrace.StatusCodeOk,
+			attrs: []attribute.KeyValue{
+				attribute.String("openinference.span.kind", "LLM"), attribute.Int("llm.token_count.total", 10),
+				attribute.Int("llm.token_count.prompt", 10), attribute.Int("llm.token_count.completion", 0),
+				attribute.String("output.value", `{"status":"completed","output":[{"type":"message","content":[{"text":"`+strings.Repeat("x", length)+`"}]}]}`),
+			},
+		}, spanID(2), spanID(1), 0.1, 0.5)
+		assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, judgeCalls(t, 0, f)[1].safety, length)
+	}
+}
