@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +23,6 @@ import (
 // way after the other, while the Collector is killed, the backend is unwell and the disk is
 // full from time to time. What honest agents sent is held against bars.
 func (s *soak) endurance(ctx context.Context, o options) error {
-	debug.SetGCPercent(ledgerGarbage)
 	s.say("endurance: seed %d, %d traces at a time, %s, logs in %s", o.seed, o.open, o.duration, s.dir)
 	e, err := s.endure(ctx, o)
 	if err != nil {
@@ -47,11 +45,6 @@ func (s *soak) endurance(ctx context.Context, o options) error {
 	}
 	return nil
 }
-
-// ledgerGarbage is GOGC of this program. After half an hour its ledger has about a million spans;
-// with the default, looking through them for garbage every few seconds takes the processors
-// that the Collector needs, and honest spans appear to wait for that.
-const ledgerGarbage = 800
 
 // fullDisk is the part after the attacks, with kills during and after a full disk. There is
 // no queue behind llm_classify: the exporter's queue may drop a batch that it takes out of
