@@ -26,7 +26,10 @@ type forest struct {
 	ptrace.Traces
 }
 
-func newForest(tb testing.TB) forest { return forest{tb, ptrace.NewTraces()} }
+func newForest(tb testing.TB) forest {
+	tb.Helper()
+	return forest{tb, ptrace.NewTraces()}
+}
 
 // many is the id of the nth of many spans.
 func many(n int) pcommon.SpanID { return pcommon.SpanID{0xde, byte(n >> 8), byte(n), 1} }
@@ -42,11 +45,11 @@ func (f forest) add(s spanSpec, id, parent pcommon.SpanID, from, to float64) ptr
 	return span
 }
 
-// addRefused adds an uncounted run with a request that the provider refused. If that was all,
+// addRefused adds the uncounted run 1 with a request that the provider refused. If that was all,
 // it is safe to repeat.
-func (f forest) addRefused(run, request byte, parent pcommon.SpanID, from, to float64) {
-	f.add(unannounced(runSpan(run, 0, 0, 1, 0)).failed("429"), spanID(run), parent, from, to)
-	f.add(requestSpan(request, run, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), spanID(request), spanID(run), from+0.1, from+0.2)
+func (f forest) addRefused(parent pcommon.SpanID, from, to float64) {
+	f.add(unannounced(runSpan(1, 0, 0, 1, 0)).failed("429"), spanID(1), parent, from, to)
+	f.add(requestSpan(2, 1, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), spanID(2), spanID(1), from+0.1, from+0.2)
 }
 
 // addShown adds an uncounted run with a request that showed text.
@@ -87,7 +90,7 @@ func TestDeepChain(t *testing.T) {
 				above = many(n)
 			}
 			text.add(shownText(3, 0), spanID(3), above, 0.3, 0.5)
-			run.addRefused(1, 2, pcommon.SpanID{}, 0, 1)
+			run.addRefused(pcommon.SpanID{}, 0, 1)
 			for i, calls := range [][]forest{{chain, text, run}, {run, text, chain}} {
 				for c := range calls {
 					calls[c] = calls[c].clone()
@@ -112,7 +115,7 @@ func (f forest) clone() forest {
 func TestDeepRun(t *testing.T) {
 	for _, depth := range []int{10, 127, 128, 300} {
 		f := newForest(t)
-		f.addRefused(1, 2, pcommon.SpanID{}, 0, 2)
+		f.addRefused(pcommon.SpanID{}, 0, 2)
 		above := spanID(1)
 		for n := range depth {
 			f.add(otherSpan(9, 1, 0, 1), many(n), above, 0.3, 6)
@@ -132,7 +135,7 @@ func TestManyNestedRuns(t *testing.T) {
 			f.add(unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"), many(n), above, 0.0001*float64(n), 10-0.0001*float64(n))
 			above = many(n)
 		}
-		f.addRefused(1, 2, above, 1, 2)
+		f.addRefused(above, 1, 2)
 		f.addShown(4, 5, spanID(1), 1.3, 5) // outlasts it
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
 	}
@@ -144,7 +147,7 @@ func TestRequestOfOneOfManyRuns(t *testing.T) {
 	for _, others := range []int{1, 250, 260, 1000} {
 		for _, last := range []bool{false, true} {
 			run, text, later := newForest(t), newForest(t), newForest(t)
-			run.addRefused(1, 2, pcommon.SpanID{}, 0, 1)
+			run.addRefused(pcommon.SpanID{}, 0, 1)
 			text.add(shownText(3, 0), spanID(3), spanID(99), 0.3, 0.5)
 			for n := range others {
 				later.add(unannounced(runSpan(9, 0, 0, 0, 0)).failed("429"), many(n), pcommon.SpanID{}, 2, 3)
@@ -169,7 +172,7 @@ func TestInnerRunOfTwoRuns(t *testing.T) {
 		for n := range others {
 			later.add(runSpan(9, 0, 0, 0, 0), many(n), spanID(98), 50+0.001*float64(n), 60)
 		}
-		last.addRefused(1, 2, pcommon.SpanID{}, 0.5, 4)
+		last.addRefused(pcommon.SpanID{}, 0.5, 4)
 		assert.Equal(t, confirm, judgeCalls(t, time.Second, first, later, last)[1].safety, others)
 	}
 }
