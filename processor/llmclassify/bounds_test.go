@@ -45,11 +45,11 @@ func (f forest) add(s spanSpec, id, parent pcommon.SpanID, from, to float64) ptr
 	return span
 }
 
-// addRefused adds the uncounted run 1 with a request that the provider refused. If that was all,
-// it is safe to repeat.
+// addRefused adds the spans of uncountedRun beneath a parent.
 func (f forest) addRefused(parent pcommon.SpanID, from, to float64) {
-	f.add(unannounced(runSpan(1, 0, 0, 1, 0)).failed("429"), spanID(1), parent, from, to)
-	f.add(requestSpan(2, 1, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), spanID(2), spanID(1), from+0.1, from+0.2)
+	spans := uncountedRun(from, to)
+	f.add(spans[0], spanID(1), parent, from, to)
+	f.add(spans[1], spanID(2), spanID(1), from+0.1, from+0.2)
 }
 
 // addShown adds an uncounted run with a request that showed text.
@@ -62,7 +62,7 @@ func shownText(id, run byte) spanSpec {
 	return requestSpan(id, run, 0.3, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
 }
 
-// judgeCalls judges calls that come one after the other, each some seconds after the last.
+// judgeCalls judges calls that come one after the other, with a pause after each.
 func judgeCalls(t *testing.T, pause time.Duration, calls ...forest) map[byte]verdict {
 	t.Helper()
 	h := newHarness(t, defaultConfig(), nil)

@@ -22,12 +22,13 @@ func messagesContent(v pcommon.Value) classify.Fact {
 		} `json:"parts"`
 	}
 	text := v.Str()
-	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= classify.MaxIDs {
+	if v.Type() == pcommon.ValueTypeSlice {
+		if v.Slice().Len() > classify.MaxIDs {
+			return classify.Yes
+		}
 		text = v.AsString()
 	}
 	switch {
-	case v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > classify.MaxIDs:
-		return classify.Yes
 	case text == "":
 		return classify.NotObserved
 	case len(text) > maxEmpty:
