@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,14 +91,17 @@ func demo(ctx context.Context, o *options, otlp string, out io.Writer) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, o.path(o.quickstart), "-root", root, "-out", o.out, "-otlp", otlp)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, io.MultiWriter(os.Stderr, &said)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * stopPatience
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("the demo failed: %w", err)
+		// Its last words again: the links come after them.
+		reason := bytes.TrimSpace(said.Bytes())
+		return fmt.Errorf("the demo failed: %w: %s", err, reason[max(0, bytes.LastIndex(reason, []byte("\ndemo: "))):])
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 // waits are the times of config-demo.yaml, far below the defaults: the run that outlives
 // MaxHold (acceptance case 24) and the one of a killed process (case 22) take seconds.
-var waits = engine.Config{MaxHold: time.Second, Settle: 500 * time.Millisecond, RunTimeout: 3 * time.Second}
+var waits = engine.Config{MaxHold: 2 * time.Second, Settle: 500 * time.Millisecond, RunTimeout: 3 * time.Second}
 
 // embedded is llm_classify in this process, as otelllm has it.
 type embedded struct {

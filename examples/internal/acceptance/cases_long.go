@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The run of case 24, which lasts a few times longer than a max_hold of one second.
+// The run of case 24, which lasts longer than a max_hold of two seconds.
 const (
 	longRequests = 200
 	longPause    = 20 * time.Millisecond // before each answer

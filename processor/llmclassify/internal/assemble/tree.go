@@ -45,8 +45,9 @@ type (
 	Release = hold.Release[Known]
 )
 
-// maxDepth bounds a walk up a parent chain, against cycles. What is above a chain that is
-// longer is as unknown as what is above one that breaks off.
+// maxDepth bounds a walk up a parent chain. What is above a chain that is longer, or that
+// leads in a circle, is as unknown as what is above one that breaks off: no parent says which
+// run it belongs to, so its time does.
 const maxDepth = 128
 
 // Locate returns the run that a span belongs to:
