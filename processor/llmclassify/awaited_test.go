@@ -254,6 +254,36 @@ func TestRootAwaitsRefusedSpans(t *testing.T) {
 	assert.Equal(t, confirm, verdictOf(spansOf(h.out())[spanID(1)]).safety)
 }
 
+// What is on its way when a request of a run goes early concerns it if it began before the
+// request ended: what began later is no more than what comes once it is gone.
+func TestEarlyRequestAwaitsItsTime(t *testing.T) {
+	const shown, limited = 2, 3
+	for name, tt := range map[string]struct {
+		began float64
+		want  semconv.RetrySafety
+	}{
+		"during the request": {0.2, confirm},
+		"just after it":      {1.4, confirm}, // by another clock
+		"later":              {1.6, safe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, next := newFlakyHarness(t, defaultConfig())
+			h.consume(t, requestSpan(limited, 1, 0.1, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
+			onItsWay := requestSpan(shown, 0, tt.began, tt.began+1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+			next.fail = func(ptrace.Traces) error {
+				next.fail = nil
+				h.pass(t, defaultMaxHold)
+				return nil
+			}
+			require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, onItsWay, otherSpan(90, 0, 0, 1).of(9))))
+			h.pass(t, 0)
+			v := verdictOf(spansOf(h.out())[spanID(limited)])
+			assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
+			assert.Equal(t, tt.want, v.safety)
+		})
+	}
+}
+
 // What was refused concerns no run that began after it came, and no complete one.
 func TestWhatIsNotAwaited(t *testing.T) {
 	h, next := newFlakyHarness(t, defaultConfig())

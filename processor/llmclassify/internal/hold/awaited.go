@@ -45,12 +45,31 @@ func (a *Awaited) mayBeOf(run pcommon.SpanID, from, to pcommon.Timestamp) bool {
 	})
 }
 
-// lacks reports whether any of the spans may be of a group.
-func (g *group[F]) lacks(a *Awaited) bool {
+// lacks reports whether any of the awaited spans may be of a group.
+func (b *Buffer[F]) lacks(t *Trace[F], g *group[F]) bool {
+	a := b.awaits(t)
 	if g.run == nil || g.run.End == 0 {
 		return a.mayBeOf(g.place.Run, g.start, 0)
 	}
 	return a.mayBeOf(g.place.Run, g.start, max(g.until, g.run.End))
+}
+
+// lacksEarly reports whether any of the awaited spans may be a part of what those items of a
+// group did that go early. What began after these ended is no more than what comes once they
+// are gone.
+func (b *Buffer[F]) lacksEarly(t *Trace[F], g *group[F], goes []bool) bool {
+	var to pcommon.Timestamp
+	for i, it := range g.items {
+		switch {
+		case !goes[i]:
+		case it.End == 0:
+			return b.lacks(t, g)
+		default:
+			to = max(to, it.End)
+		}
+	}
+	a := b.awaits(t)
+	return a.mayBeOf(g.place.Run, g.start, to)
 }
 
 // waitsFor reports whether a run span, or a root, that has settled goes on waiting for spans

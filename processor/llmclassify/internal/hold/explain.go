@@ -119,7 +119,7 @@ func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 		return false
 	}
 	b.work += 4 * len(g.items)
-	release := b.release(t, g, Complete, len(g.items))
+	release := b.release(t, g, Complete, len(g.items), b.lacks(t, g))
 	release.Final = true
 	for i, it := range g.items {
 		release.Members = append(release.Members, Member[F]{Item: it, Out: it.Held(), Above: g.above[i]})

@@ -31,7 +31,6 @@ type group[F any] struct {
 	unexplained bool
 	upstream    bool
 	gaps        bool        // runs within it may be here whose spans are not
-	awaits      bool        // spans of it may be on their way; set by release
 	others      []Member[F] // of other groups, where unexplained or upstream
 }
 
@@ -407,24 +406,24 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	return releases
 }
 
-// release makes a release of these members of a group.
-func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int) Release[F] {
+// release makes a release of a group, for this number of its items. Lacks: parts of what goes
+// may be awaited.
+func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int, lacks bool) Release[F] {
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
-	a := b.awaits(t)
-	g.awaits = g.lacks(&a)
 	return Release[F]{
 		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
 		Missing:   t.missing || t.untested || t.unplaced || t.incomplete != nil && t.incomplete(g.place.Run),
-		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || g.awaits,
+		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || lacks,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }
 
 // releaseGroup makes the last release of a run, and removes its items from t.
 func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) Release[F] {
-	release := b.release(t, g, why, len(g.items))
+	lacks := b.lacks(t, g)
+	release := b.release(t, g, why, len(g.items), lacks)
 	release.Final = true
-	release.Missing = release.Missing || g.awaits && g.run == nil // nothing announces what there is of it
+	release.Missing = release.Missing || lacks && g.run == nil // nothing announces what there is of it
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held()}
 		if m.Out {
@@ -496,6 +495,7 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 	for i, it := range g.items {
 		out[i] = it.Held() && due(it, g.place)
 	}
+	lacks := b.lacksEarly(t, g, out)
 	for from := slices.Index(out, true); from >= 0; {
 		to, n := from, 0
 		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
@@ -504,7 +504,7 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 			}
 		}
 		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
-		release := b.release(t, g, why, last-first)
+		release := b.release(t, g, why, last-first, lacks)
 		release.Missing = release.Missing || first > 0 || last < len(out)
 		for i := first; i < last; i++ {
 			it := g.items[i]
