@@ -102,8 +102,8 @@ const slack = 250 * time.Millisecond
 func (l *Ledger) Settled(rules Rules) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.spans {
-		if s.acks > 0 && len(s.copies) == 0 {
+	for s := range l.all {
+		if s.acks > 0 && s.copies == 0 {
 			return false
 		}
 	}
@@ -131,11 +131,11 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 			c.figures.Stops++
 		}
 	}
-	for _, s := range l.spans {
-		c.span(s)
+	for s := range l.all {
+		c.checkSpan(s)
 	}
 	for _, r := range l.runs {
-		c.run(r)
+		c.checkRun(r)
 	}
 	for _, k := range l.invented {
 		c.add(Invented, k, "it came out and was never sent")
@@ -159,7 +159,7 @@ func (c *checker) add(what string, k Key, format string, args ...any) {
 }
 
 // between reports whether the Collector ended between two times.
-func (c *checker) between(from, to time.Time, kills bool) bool {
+func (c *checker) between(from, to moment, kills bool) bool {
 	return slices.ContainsFunc(c.stops, func(s stop) bool {
 		return (s.kill || !kills) && !s.ended.Before(from.Add(-slack)) && !s.began.After(to.Add(slack))
 	})

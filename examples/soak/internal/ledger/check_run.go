@@ -11,18 +11,21 @@ import (
 )
 
 // whole reports whether the run was judged after it had ended, on any copy of its spans.
-func (r *run) whole() bool {
-	return slices.ContainsFunc(r.spans, func(s *span) bool {
-		return slices.ContainsFunc(s.copies, func(d delivery) bool {
+func (l *Ledger) whole(r *run) bool {
+	for s := range l.spansOf(r) {
+		if slices.ContainsFunc(l.copies(s), func(d delivery) bool {
 			return d.judges() && (d.trigger == semconv.TriggerComplete || d.trigger == semconv.TriggerRunEnded)
-		})
-	})
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // verdicts returns the first verdict on a run of each span that has one.
 func (c *checker) verdicts(r *run) (list []delivery) {
-	for _, s := range r.spans {
-		for _, d := range s.copies {
+	for s := range c.spansOf(r) {
+		for _, d := range c.copies(s) {
 			if d.outcome != semconv.RunOutcomeUnset {
 				list = append(list, d)
 				break
@@ -36,8 +39,8 @@ func (c *checker) verdicts(r *run) (list []delivery) {
 }
 
 // first returns when the first span of the run was sent.
-func (r *run) first() (at time.Time) {
-	for _, s := range r.spans {
+func (l *Ledger) first(r *run) (at moment) {
+	for s := range l.spansOf(r) {
 		if s.attempts > 0 && (at.IsZero() || s.first.Before(at)) {
 			at = s.first
 		}
@@ -46,9 +49,9 @@ func (r *run) first() (at time.Time) {
 }
 
 // out returns when the last of its spans was exported.
-func (r *run) out() (at time.Time) {
-	for _, s := range r.spans {
-		for _, d := range s.copies {
+func (l *Ledger) out(r *run) (at moment) {
+	for s := range l.spansOf(r) {
+		for _, d := range l.copies(s) {
 			if d.at.After(at) {
 				at = d.at
 			}
@@ -58,8 +61,8 @@ func (r *run) out() (at time.Time) {
 }
 
 // taken returns when spans of the run were first and last accepted, and their number.
-func (r *run) taken() (from, to time.Time, spans int) {
-	for _, s := range r.spans {
+func (l *Ledger) taken(r *run) (from, to moment, spans int) {
+	for s := range l.spansOf(r) {
 		if s.acks == 0 {
 			continue
 		}
@@ -78,18 +81,18 @@ func (r *run) taken() (from, to time.Time, spans int) {
 // has no run verdict: nothing names the run, and there was no room for its spans, or the
 // Collector was stopped, before all of them had come.
 func (c *checker) parted(r *run) bool {
-	from, to, _ := r.taken()
+	from, to, _ := c.taken(r)
 	return !r.plan.Named && (c.rules.Bounded || c.between(from, to.Add(c.rules.MaxHold), false))
 }
 
 // due reports whether the run has to have a verdict: its span was accepted or, without
 // its span, what is known of its other spans was not lost.
 func (c *checker) due(r *run) bool {
-	from, to, spans := r.taken()
+	from, to, spans := c.taken(r)
 	if spans == 0 || c.parted(r) || c.rules.Forgetful && !r.plan.Ends {
 		return false
 	}
-	for _, s := range r.spans {
+	for s := range c.spansOf(r) {
 		if s.role == load.Run {
 			return s.acks > 0
 		}
@@ -98,8 +101,8 @@ func (c *checker) due(r *run) bool {
 	return c.rules.Storage || !c.between(from, to.Add(c.rules.RunTimeout), false)
 }
 
-func (c *checker) run(r *run) {
-	from, to, spans := r.taken()
+func (c *checker) checkRun(r *run) {
+	from, to, spans := c.taken(r)
 	if spans == 0 {
 		return
 	}
@@ -145,7 +148,7 @@ func (c *checker) run(r *run) {
 	}
 	forgot := slow || unnoted
 	// The run is given up before a span arrives that is retried for that long.
-	givenUp := r.out().Sub(from) >= c.rules.RunTimeout &&
+	givenUp := c.out(r).Sub(from) >= c.rules.RunTimeout &&
 		slices.ContainsFunc(list, func(v delivery) bool { return v.trigger == semconv.TriggerRunExpired })
 	switch {
 	case len(list) > 1 && forgot:
@@ -153,15 +156,15 @@ func (c *checker) run(r *run) {
 	case len(list) > 1:
 		c.add(JudgedTwice, r.key, "a %s run of %d spans has %d verdicts: %s", r.shape, spans, len(list), describe(list))
 	}
-	for _, s := range r.spans {
-		if outcomes := s.outcomes(); len(outcomes) > 1 && !forgot {
+	for s := range c.spansOf(r) {
+		if outcomes := c.outcomes(s); len(outcomes) > 1 && !forgot {
 			c.add(JudgedTwice, s.key, "copies of one span of a %s run say %s", r.shape, describe(outcomes))
 		}
-		if s.role == load.Run && len(s.copies) > 0 && !forgot && !givenUp && !slices.ContainsFunc(s.copies, delivery.judges) {
+		if s.role == load.Run && s.copies > 0 && !forgot && !givenUp && !slices.ContainsFunc(c.copies(s), delivery.judges) {
 			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
 		}
-		if s.late && s.acks > 0 && len(s.copies) > 0 && s.first.After(list[0].at) && !forgot && s.copies[0].trigger != semconv.TriggerLate {
-			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.copies[0].trigger)
+		if s.late && s.acks > 0 && s.copies > 0 && s.first.After(list[0].at) && !forgot && s.copy[0].trigger != semconv.TriggerLate {
+			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.copy[0].trigger)
 		}
 	}
 }
@@ -171,14 +174,14 @@ func (c *checker) run(r *run) {
 // had been sent for longer than llm_classify waits for them. A refused attempt counts: what
 // was refused is known to come. No run that announces no counts contains another one here.
 func (c *checker) unseen(r *run) bool {
-	var sent time.Time // the run span
-	for _, s := range r.spans {
+	var sent moment // the run span
+	for s := range c.spansOf(r) {
 		if s.role == load.Run {
 			sent = s.first
 		}
 	}
 	risky := 0
-	for _, s := range r.spans {
+	for s := range c.spansOf(r) {
 		if s.risky {
 			risky++
 			if !s.answered.IsZero() && !s.answered.After(sent.Add(c.rules.Settle)) {
@@ -193,23 +196,23 @@ func (c *checker) unseen(r *run) bool {
 // process that gave it ended. With a storage that is possible only if a kill came
 // between the export of the verdict and its record, which follows at once, or once the disk
 // has room.
-func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
+func (c *checker) unnoted(r *run, split bool, from moment) bool {
 	if !c.rules.Storage {
-		return split || c.between(from, r.out(), true)
+		return split || c.between(from, c.out(r), true)
 	}
-	first, _ := r.judgedAt()
+	first, _ := c.judgedAt(r)
 	return slices.ContainsFunc(c.stops, func(s stop) bool {
 		if !s.kill || s.ended.Before(from.Add(-slack)) {
 			return false
 		}
 		out := s.began.Sub(first) // less than 0 while it was on its way to the backend
-		return out.Abs() <= c.rules.Noted || c.full(first, s.began) || c.rules.Queued && out < 0 && r.repeated()
+		return out.Abs() <= c.rules.Noted || c.full(first, s.began) || c.rules.Queued && out < 0 && c.repeated(r)
 	})
 }
 
 // full reports whether the record of a verdict that was exported at a time met a full disk, and
 // whether a kill came before there was room for it. The next write brings it.
-func (c *checker) full(exported, killed time.Time) bool {
+func (c *checker) full(exported, killed moment) bool {
 	return slices.ContainsFunc(c.fills, func(f fill) bool {
 		for _, s := range c.stops { // the next process has room
 			if s.began.After(f.began) && s.began.Before(f.ended) {
@@ -223,7 +226,7 @@ func (c *checker) full(exported, killed time.Time) bool {
 
 // judgedAt returns when the first verdict on the run was exported, and the span that had
 // it, nil for llm.run.abandoned.
-func (r *run) judgedAt() (at time.Time, on *span) {
+func (l *Ledger) judgedAt(r *run) (at moment, on *span) {
 	first := func(s *span, list []delivery) {
 		for _, d := range list {
 			if d.judges() && (at.IsZero() || d.at.Before(at)) {
@@ -231,8 +234,8 @@ func (r *run) judgedAt() (at time.Time, on *span) {
 			}
 		}
 	}
-	for _, s := range r.spans {
-		first(s, s.copies)
+	for s := range l.spansOf(r) {
+		first(s, l.copies(s))
 	}
 	first(nil, r.abandoned)
 	return at, on
@@ -240,11 +243,11 @@ func (r *run) judgedAt() (at time.Time, on *span) {
 
 // given returns the earliest time at which the first verdict on the run was given: it
 // may have waited long for the backend before it was exported.
-func (c *checker) given(r *run) time.Time {
-	if _, on := r.judgedAt(); on != nil {
+func (c *checker) given(r *run) moment {
+	if _, on := c.judgedAt(r); on != nil {
 		return on.first
 	}
-	return r.first().Add(c.rules.RunTimeout)
+	return c.first(r).Add(c.rules.RunTimeout)
 }
 
 // remembers returns the minimum time for which llm_classify remembers that the run was
@@ -259,8 +262,13 @@ func (rules *Rules) remembers(r *run) time.Duration {
 
 // repeated reports whether a span of the run was exported twice, that is, was read from
 // the journal again.
-func (r *run) repeated() bool {
-	return slices.ContainsFunc(r.spans, func(s *span) bool { return len(s.copies) > 1 })
+func (l *Ledger) repeated(r *run) bool {
+	for s := range l.spansOf(r) {
+		if s.copies > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func describe(list []delivery) string {

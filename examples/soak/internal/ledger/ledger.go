@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,64 +34,27 @@ const (
 	Rejected                   // the Collector refused them permanently
 )
 
-// span is the record of a span.
-type span struct {
-	key      Key
-	role     load.Role
-	run      *run // nil for other spans
-	late     bool
-	shown    bool // see load.Span
-	risky    bool // likewise
-	hash     uint64
-	attempts int
-	unknown  int // attempts without an answer
-	acks     int
-	rejected bool
-	first    time.Time // the first attempt
-	answered time.Time // its result
-	acked    time.Time // the first acknowledgement
-	copies   []delivery
-}
-
-// delivery is one export of a span.
-type delivery struct {
-	at      time.Time
-	trigger semconv.Trigger
-	outcome semconv.RunOutcome
-	failed  bool // its verdict reports a failure
-	safe    bool // its verdict is safe_auto_retry
-	altered bool
-	strange bool // its trigger or outcome is not in the vocabulary
-}
-
-// run is the record of a run.
-type run struct {
-	key       Key
-	plan      load.Plan
-	shape     string
-	spans     []*span
-	abandoned []delivery    // copies of its llm.run.abandoned
-	abandons  map[Key]bool  // their ids
-	judged    chan struct{} // closed at the first verdict
-}
-
 // stop is one end of the Collector.
 type stop struct {
-	began, ended time.Time // beginning and end of the shutdown; equal for a kill
+	began, ended moment // beginning and end of the shutdown; equal for a kill
 	kill         bool
 }
 
 // fill is a time in which the Collector's disk was full.
-type fill struct{ began, ended time.Time }
+type fill struct{ began, ended moment }
 
 // Ledger is safe for concurrent use. All times have to be from one clock.
 type Ledger struct {
-	seed maphash.Seed
+	seed  maphash.Seed
+	began time.Time
 
 	// mu guards everything declared below
 	mu       sync.Mutex
-	spans    map[Key]*span
+	blocks   [][]span           // the spans, by their number
+	spans    map[Key]int32      // their numbers
+	more     map[Key][]delivery // the copies of those that have several
 	runs     map[Key]*run
+	byNumber []*run
 	traces   int
 	stops    []stop
 	fills    []fill
@@ -100,7 +64,10 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{seed: maphash.MakeSeed(), spans: make(map[Key]*span), runs: make(map[Key]*run)}
+	return &Ledger{
+		seed: maphash.MakeSeed(), began: time.Now().Add(-longBefore),
+		spans: make(map[Key]int32), more: make(map[Key][]delivery), runs: make(map[Key]*run),
+	}
 }
 
 // Plan records a trace before it is sent.
@@ -116,18 +83,24 @@ func (l *Ledger) Plan(t *load.Trace) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.traces++
+	first := len(l.byNumber)
 	for _, p := range t.Runs {
 		key := Key{t.ID, p.ID}
-		l.runs[key] = &run{key: key, plan: p, shape: t.Shape, abandons: make(map[Key]bool), judged: make(chan struct{})}
+		r := &run{key: key, plan: p, shape: t.Shape}
+		l.runs[key] = r
+		l.byNumber = append(l.byNumber, r)
 	}
 	for i := range t.Spans {
 		s := &t.Spans[i]
-		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, shown: s.Shown, risky: s.Risky, hash: hashes[i]}
-		if s.Role != load.Other {
-			entry.run = l.runs[Key{t.ID, s.RunID}]
-			entry.run.spans = append(entry.run.spans, entry)
+		entry := span{key: Key{t.ID, s.SpanID()}, run: none, role: s.Role, late: s.Late, shown: s.Shown, risky: s.Risky, hash: hashes[i]}
+		if s.Role == load.Other {
+			l.add(&entry)
+			continue
 		}
-		l.spans[entry.key] = entry
+		of := slices.IndexFunc(t.Runs, func(p load.Plan) bool { return p.ID == s.RunID })
+		entry.run = int32(first + of) //nolint:gosec // there are fewer runs than spans
+		r := l.byNumber[entry.run]
+		r.spans = append(r.spans, l.add(&entry))
 	}
 }
 
@@ -135,7 +108,14 @@ func (l *Ledger) Plan(t *load.Trace) {
 func (l *Ledger) Judged(run Key) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.runs[run].judged
+	r := l.runs[run]
+	if r.judged == nil {
+		r.judged = make(chan struct{})
+		if r.told {
+			close(r.judged)
+		}
+	}
+	return r.judged
 }
 
 // Attempt records that spans are about to be sent.
@@ -143,9 +123,9 @@ func (l *Ledger) Attempt(keys []Key, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range keys {
-		s := l.spans[k]
+		s := l.span(l.spans[k])
 		if s.attempts == 0 {
-			s.first = at
+			s.first = l.moment(at)
 			l.figures.Sent++
 		}
 		s.attempts++
@@ -165,14 +145,14 @@ func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
 	defer l.mu.Unlock()
 
 	for _, k := range keys {
-		s := l.spans[k]
+		s := l.span(l.spans[k])
 		if s.answered.IsZero() {
-			s.answered = at
+			s.answered = l.moment(at)
 		}
 		switch a {
 		case Acknowledged:
 			if s.acks++; s.acks == 1 {
-				s.acked = at
+				s.acked = l.moment(at)
 				l.figures.Acknowledged++
 			}
 		case Refused:
@@ -202,7 +182,7 @@ func (l *Ledger) Deliver(td ptrace.Traces, at time.Time) {
 				a := arrival{key: Key{s.TraceID(), s.SpanID()}, parent: Key{s.TraceID(), s.ParentSpanID()}}
 				a.abandoned = s.Name() == semconv.SpanRunAbandoned
 				a.delivery = read(s)
-				a.delivery.at = at
+				a.delivery.at = l.moment(at)
 				a.hash = l.hash(around, s)
 				list = append(list, a)
 			}
@@ -211,22 +191,26 @@ func (l *Ledger) Deliver(td ptrace.Traces, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range list {
-		s, known := l.spans[a.key]
+		n, known := l.spans[a.key]
 		switch {
 		case known:
+			s := l.span(n)
 			a.delivery.altered = a.hash != s.hash
-			s.copies = append(s.copies, a.delivery)
-			if len(s.copies) == 1 {
+			l.export(s, a.delivery)
+			if s.copies == 1 {
 				l.figures.Delivered++
 			} else {
 				l.figures.Duplicates++
 			}
-			if s.run != nil && a.delivery.outcome != semconv.RunOutcomeUnset {
-				s.run.tell()
+			if r := l.runOf(s); r != nil && a.delivery.outcome != semconv.RunOutcomeUnset {
+				r.tell()
 			}
 		case a.abandoned && l.runs[a.parent] != nil:
 			r := l.runs[a.parent]
 			r.abandoned = append(r.abandoned, a.delivery)
+			if r.abandons == nil {
+				r.abandons = make(map[Key]bool)
+			}
 			r.abandons[a.key] = true
 			r.tell()
 		default:
@@ -236,25 +220,24 @@ func (l *Ledger) Deliver(td ptrace.Traces, at time.Time) {
 }
 
 func (r *run) tell() {
-	select {
-	case <-r.judged:
-	default:
+	if !r.told && r.judged != nil {
 		close(r.judged)
 	}
+	r.told = true
 }
 
 // Stopped records a stop of the Collector, with its beginning and its end.
 func (l *Ledger) Stopped(began, ended time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stops = append(l.stops, stop{began: began, ended: ended})
+	l.stops = append(l.stops, stop{began: l.moment(began), ended: l.moment(ended)})
 }
 
 // Killed records that the Collector was killed.
 func (l *Ledger) Killed(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stops = append(l.stops, stop{began: at, ended: at, kill: true})
+	l.stops = append(l.stops, stop{began: l.moment(at), ended: l.moment(at), kill: true})
 }
 
 // Full records that the Collector's disk was full between two times, or until a process that
@@ -262,7 +245,7 @@ func (l *Ledger) Killed(at time.Time) {
 func (l *Ledger) Full(began, ended time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fills = append(l.fills, fill{began, ended})
+	l.fills = append(l.fills, fill{l.moment(began), l.moment(ended)})
 }
 
 // read reads the verdict of a span.

@@ -17,33 +17,33 @@ import (
 func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := func(t time.Time) string {
+	at := func(t moment) string {
 		if t.IsZero() {
 			return "-"
 		}
-		return fmt.Sprintf("%.3f", t.Sub(began).Seconds())
+		return fmt.Sprintf("%.3f", l.time(t).Sub(began).Seconds())
 	}
 	fmt.Fprintf(w, "trace %s\n", trace)
 	for _, s := range l.stops {
 		fmt.Fprintf(w, "  the Collector ended: %s to %s, kill %v\n", at(s.began), at(s.ended), s.kill)
 	}
 	var spans []*span
-	for k, s := range l.spans {
-		if k.Trace == trace {
+	for s := range l.all {
+		if s.key.Trace == trace {
 			spans = append(spans, s)
 		}
 	}
 	slices.SortFunc(spans, func(a, b *span) int {
-		return cmp.Or(a.first.Compare(b.first), slices.Compare(a.key.Span[:], b.key.Span[:]))
+		return cmp.Or(cmp.Compare(a.first, b.first), slices.Compare(a.key.Span[:], b.key.Span[:]))
 	})
 	for _, s := range spans {
 		owner := ""
-		if s.run != nil {
-			owner = " of run " + s.run.key.Span.String()
+		if r := l.runOf(s); r != nil {
+			owner = " of run " + r.key.Span.String()
 		}
 		fmt.Fprintf(w, "  %s %-10s%s: sent %s, acknowledged %s, %d attempts, %d without an answer", s.key.Span, roles[s.role], owner,
 			at(s.first), at(s.acked), s.attempts, s.unknown)
-		tell(w, s.copies, at)
+		tell(w, l.copies(s), at)
 	}
 	for _, k := range l.invented {
 		if k.Trace == trace {
@@ -58,7 +58,7 @@ func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
 	}
 }
 
-func tell(w io.Writer, copies []delivery, at func(time.Time) string) {
+func tell(w io.Writer, copies []delivery, at func(moment) string) {
 	for _, d := range copies {
 		fmt.Fprintf(w, "; out %s", at(d.at))
 		if d.trigger != semconv.TriggerUnset {

@@ -34,23 +34,19 @@ func (l *Ledger) Waits(rules Rules, disturbed func(from, to time.Time) time.Dura
 		}
 		return j
 	}
-	for key, s := range l.spans {
+	for s := range l.all {
 		if s.attempts > 0 {
-			at(key.Trace).sent(s)
+			at(s.key.Trace).sent(s)
 		}
 	}
 	for key, r := range l.runs {
 		at(key.Trace).run(r)
 	}
-	for key, s := range l.spans {
-		if s.acks == 0 || len(s.copies) == 0 {
+	for s := range l.all {
+		if s.acks == 0 || s.copies == 0 {
 			continue
 		}
-		out, j := s.copies[0].at, traces[key.Trace]
-		due, shape := s.first, "-"
-		if s.run != nil {
-			shape = s.run.shape
-		}
+		out, j, due := s.copy[0].at, traces[s.key.Trace], s.first
 		if s.role != load.Other && !s.late {
 			latest := s.first.Add(rules.MaxHold)
 			if due = j.due(rules.Settle); j.open || due.After(latest) {
@@ -59,18 +55,18 @@ func (l *Ledger) Waits(rules Rules, disturbed func(from, to time.Time) time.Dura
 		}
 		wait := out.Sub(due)
 		if wait > 0 {
-			wait -= disturbed(due, out)
+			wait -= disturbed(l.time(due), l.time(out))
 		}
-		list = append(list, Wait{Key: key, Due: due, Wait: max(wait, 0), Shape: shape})
+		list = append(list, Wait{Key: s.key, Due: l.time(due), Wait: max(wait, 0), Shape: l.shape(s)})
 	}
 	return list
 }
 
 // journey is how a trace is due.
 type journey struct {
-	last  time.Time // the last of its model calls, tools and runs
-	quiet bool      // a run announces nothing
-	open  bool      // the span of a run is never sent
+	last  moment // the last of its model calls, tools and runs
+	quiet bool   // a run announces nothing
+	open  bool   // the span of a run is never sent
 }
 
 func (j *journey) sent(s *span) {
@@ -84,7 +80,7 @@ func (j *journey) run(r *run) {
 	j.open = j.open || !r.plan.Ends
 }
 
-func (j *journey) due(settle time.Duration) time.Time {
+func (j *journey) due(settle time.Duration) moment {
 	if j.quiet {
 		return j.last.Add(settle)
 	}
