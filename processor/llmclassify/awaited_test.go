@@ -259,16 +259,18 @@ func TestRootAwaitsRefusedSpans(t *testing.T) {
 func TestEarlyRequestAwaitsItsTime(t *testing.T) {
 	const shown, limited = 2, 3
 	for name, tt := range map[string]struct {
-		began float64
-		want  semconv.RetrySafety
+		from, to float64 // of the request
+		began    float64
+		want     semconv.RetrySafety
 	}{
-		"during the request": {0.2, confirm},
-		"just after it":      {1.4, confirm}, // by another clock
-		"later":              {1.6, safe},
+		"during the request":       {0.1, 0.5, 0.2, confirm},
+		"just after it":            {0.1, 0.5, 1.4, confirm}, // by another clock
+		"later":                    {0.1, 0.5, 1.6, safe},
+		"it ended before it began": {3.1, 0.5, 3.2, confirm},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, next := newFlakyHarness(t, defaultConfig())
-			h.consume(t, requestSpan(limited, 1, 0.1, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
+			h.consume(t, requestSpan(limited, 1, tt.from, tt.to).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
 			onItsWay := requestSpan(shown, 0, tt.began, tt.began+1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
 			next.fail = func(ptrace.Traces) error {
 				next.fail = nil

@@ -65,7 +65,7 @@ func (b *Buffer[F]) lacksEarly(t *Trace[F], g *group[F], goes []bool) bool {
 		case it.End == 0:
 			return b.lacks(t, g)
 		default:
-			to = max(to, it.End)
+			to = max(to, it.Start, it.End)
 		}
 	}
 	a := b.awaits(t)
