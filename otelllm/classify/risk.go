@@ -55,11 +55,13 @@ type risk struct {
 
 // readyCalls returns how many calls the response made or may have made: a call may be
 // executed as soon as its input is complete. The number is not known if the producer does
-// not count and an answer may have arrived, or if the response may contain more than was
-// counted.
+// not count and an answer may have arrived, or more calls than its list has room for, or if
+// the response may contain more than was counted.
 func (r *Request) readyCalls() (n int, known bool) {
 	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
-	return n, !r.mayHoldMore() && (n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()) || r.cannotHaveAnswer()
+	counted := r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()
+	listed := n > 0 && len(r.CallIDs) < MaxIDs
+	return n, !r.mayHoldMore() && (counted || listed) || r.cannotHaveAnswer()
 }
 
 // callState is what happened to the calls that the model made.
@@ -563,8 +565,7 @@ func (j *judge) nameOf(effect semconv.ToolEffect, pos int, unnamed bool) string 
 // in its lists.
 func (r *Request) callsUnnamed() bool {
 	n, known := r.readyCalls()
-	full := len(r.CallIDs) >= MaxIDs && !r.ToolCalls.Observed() && !r.ToolInputsCompleted.Observed() // others may have had no place in it
-	return !known || full || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
+	return !known || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
 }
 
 // violatedBefore reports whether an earlier request of the run had the same protocol

@@ -214,7 +214,7 @@ func (q *partition) awaitedOf(trace int) *awaited {
 func (q *partition) expect() {
 	q.begun = resized(q.begun, len(q.traces))
 	for i := range q.found {
-		began, start := &q.begun[q.found[i].trace], q.found[i].span.StartTimestamp()
+		began, start := &q.begun[q.found[i].trace], assemble.Clock(q.found[i].span.StartTimestamp())
 		if began.spans == 0 {
 			began.from = start
 		}

@@ -115,7 +115,7 @@ func TestCompletionUnnamed(t *testing.T) {
 			[]spanSpec{
 				rateLimited(2, 3, 0.1, 0.3), chatSpan(3, 2, 0.4, 1).finished("stop"), chatSpan(5, 1, 1.1, 2).finished("stop"), agentSpan(1, 0, 0, 3),
 			},
-			map[byte]string{1: wentWell}, // by their time the two are its own
+			map[byte]string{2: refused, 1: wentWell}, // whose the two are cannot be told
 		},
 		{
 			"a span that is its own parent", 1,

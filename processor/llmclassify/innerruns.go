@@ -93,7 +93,7 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	}
 	e.rotateLocked(now)
 	if e.kept.Now.n >= e.limit {
-		e.kept.Turn().eachUntaken(e.judged.Forgot)
+		e.kept.Turn().eachNeeded(e.judged.Forgot)
 	}
 	for _, list := range e.lists(trace) {
 		for i := range list {
@@ -128,14 +128,14 @@ func (e *innerRuns) rotate(now time.Time) {
 
 func (e *innerRuns) rotateLocked(now time.Time) {
 	if forgotten, turned := e.kept.Rotate(now); turned {
-		forgotten.eachUntaken(e.judged.ForgotOld)
+		forgotten.eachNeeded(e.judged.ForgotOld)
 	}
 }
 
-// eachUntaken visits the traces with runs that are a part of no other one.
-func (g runsByTrace) eachUntaken(visit func(pcommon.TraceID)) {
+// eachNeeded visits the traces with runs that are not spare.
+func (g runsByTrace) eachNeeded(visit func(pcommon.TraceID)) {
 	for trace, list := range g.byTrace {
-		if slices.ContainsFunc(list, func(r innerRun) bool { return !r.taken }) {
+		if slices.ContainsFunc(list, func(r innerRun) bool { return !r.spare() }) {
 			visit(trace)
 		}
 	}
@@ -201,7 +201,11 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 				member = membersOf(release)
 			}
 			r := &list[i]
-			if r.covered && r.by != run.ID || !r.position.Within(release.Of, run, member) {
+			within := (!r.covered || r.by == run.ID) && r.position.Within(release.Of, run, member)
+			if r.position.Endless {
+				e.judged.Forgot(release.Trace)
+			}
+			if !within {
 				continue
 			}
 			inner.Ended(r.well)

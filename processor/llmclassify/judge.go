@@ -108,8 +108,8 @@ func judgingOrder(releases []assemble.Release) []int {
 func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
 
 // innermostFirst sorts the releases of a trace: those of no run, then the runs above which
-// something is missing and those within them, then the others; of both by how many others lead
-// to them, the most first, and the shorter ones first.
+// something is missing and those within them, then the others; of both the shorter ones first,
+// but none before those that lead to it.
 func innermostFirst(releases []assemble.Release, order []int) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
@@ -158,6 +158,24 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			depth++
 		}
 	}
+	inward := slices.Clone(order)
+	slices.SortStableFunc(inward, func(a, b int) int { return cmp.Compare(depths[b], depths[a]) })
+	lasts := make(map[int]pcommon.Timestamp, len(order)) // the time of the longest of a run and those that lead to it
+	for _, i := range inward {
+		if isRun(&releases[i]) {
+			run := releases[i].Run
+			lasts[i] = max(lasts[i], run.End-min(run.Start, run.End))
+			if outer, ok := around[i]; ok {
+				lasts[outer] = max(lasts[outer], lasts[i])
+			}
+		}
+	}
+	isOpen := func(i int) int {
+		if depths[i] >= len(order) {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &releases[a], &releases[b]
 		if isRun(x) != isRun(y) {
@@ -170,7 +188,7 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			return 0
 		}
 		return cmp.Or(
-			cmp.Compare(depths[b], depths[a]), cmp.Compare(x.Run.End-x.Run.Start, y.Run.End-y.Run.Start),
+			cmp.Compare(isOpen(a), isOpen(b)), cmp.Compare(lasts[a], lasts[b]), cmp.Compare(depths[b], depths[a]),
 			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
 		)
 	})

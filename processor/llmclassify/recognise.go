@@ -191,7 +191,7 @@ func (f *found) fill(it *assemble.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
 	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
 	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
-	it.Start, it.End = f.span.StartTimestamp(), f.span.EndTimestamp()
+	it.Start, it.End = assemble.Clock(f.span.StartTimestamp()), assemble.Clock(f.span.EndTimestamp())
 	if f.head.Requests.Observed() && f.head.Tools.Observed() && !it.Yields {
 		it.Announced = hold.Announced{
 			Known:    true,

@@ -214,7 +214,7 @@ func (p *part) read(s Span) (exchange bool) {
 	it := &p.item
 	it.ID, it.Parent, it.Run = s.SpanID(), s.ParentSpanID(), head.Run
 	it.Role = roles[p.kind]
-	it.Start, it.End = s.StartTimestamp(), s.EndTimestamp()
+	it.Start, it.End = assemble.Clock(s.StartTimestamp()), assemble.Clock(s.EndTimestamp())
 	it.Known.Dialect, it.Known.Server, it.Known.Part = by, s.Span.Kind() == ptrace.SpanKindServer, head.Part
 	if p.open {
 		it.End = 0

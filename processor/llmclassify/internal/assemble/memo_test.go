@@ -86,29 +86,28 @@ func TestMemoChangesNoPlace(t *testing.T) {
 
 // plainPlace is the place of a request that names no run, above which are no other requests.
 func plainPlace(t *Trace, it *Item) hold.Place {
-	above := func(first pcommon.SpanID) (run *Item, unseen pcommon.SpanID) {
-		id := first
+	above := func(id pcommon.SpanID) (run *Item, unseen pcommon.SpanID, endless bool) {
 		for range maxDepth {
 			if run = t.Item(id); run != nil {
-				return run, unseen
+				return run, unseen, false
 			}
 			parent, ok := t.Parent(id)
 			if !ok {
-				return nil, id
+				return nil, id, false
 			}
 			id = parent
 		}
-		return nil, first // it is too long
+		return nil, unseen, true
 	}
-	run, unseen := above(it.Parent)
+	run, unseen, endless := above(it.Parent)
 	switch {
 	case run != nil:
 		return hold.Place{Run: run.ID, Known: true}
 	case unseen.IsEmpty():
-		return hold.Place{Run: it.Parent}
+		return hold.Place{Run: it.Parent, Lost: endless}
 	}
 	for _, other := range t.Runs() {
-		if _, at := above(other.Parent); at != unseen && began(it, other) && (run == nil || innerOf(other, run)) {
+		if _, at, _ := above(other.Parent); at != unseen && began(it, other) && (run == nil || innerOf(other, run)) {
 			run = other
 		}
 	}

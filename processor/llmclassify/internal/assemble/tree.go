@@ -5,6 +5,7 @@ package assemble
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -45,9 +46,9 @@ type (
 	Release = hold.Release[Known]
 )
 
-// maxDepth bounds a walk up a parent chain. What is above a chain that is longer, or that
-// leads in a circle, is as unknown as what is above one that breaks off: no parent says which
-// run it belongs to, so its time does.
+// maxDepth bounds a walk up a parent chain. Of a span whose chain is longer, or leads in a
+// circle, it is not known to which run of its trace it belongs. It is judged apart, and the
+// runs of the trace may lack it.
 const maxDepth = 128
 
 // Locate returns the run that a span belongs to:
@@ -103,6 +104,7 @@ func (c chain) locate(t *Trace, place hold.Place) hold.Place {
 	if !c.run.IsEmpty() && !c.yields {
 		return known(t, place, c.run)
 	}
+	place.Lost = c.endless
 	if !c.unseen.IsEmpty() {
 		from := c.top
 		if c.yields {
@@ -145,6 +147,8 @@ type Position struct {
 	// above is the first id above it of which it is not known that the span passed. So what
 	// passed need not be known any more when the run around it is judged.
 	above pcommon.SpanID
+	// Endless: the chain of parents is too long to follow.
+	Endless bool
 }
 
 // PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
@@ -172,14 +176,18 @@ func (s *Position) follow(t *Trace) {
 		}
 		s.above = above
 	}
+	s.Endless = true
 }
 
 // Within reports whether a run is within the run outer: its parents, or the runs that it
 // and they name, lead to outer or to a member of outer. If that chain breaks off, it is
-// within outer if it began and ended within outer's time, and is not beside it; if it is too
-// long to follow, it may outlast outer. If nothing of the trace is here, t is nil. It remembers
-// what passed above it.
+// within outer if it began and ended within outer's time, and is not beside it. If nothing
+// of the trace is here, t is nil. It remembers what passed above it, and whether the chain is
+// too long to follow.
 func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
+	if s.Endless {
+		return false
+	}
 	id, passed := s.above, true // passed: all of the spans so far did
 	for range maxDepth {
 		switch {
@@ -199,8 +207,8 @@ func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) boo
 		}
 		id = above
 	}
-	from, to := timeOf(outer, s.Service == ServiceOf(outer))
-	return s.Parent != outer.Parent && from <= s.Start && s.Start <= to
+	s.Endless = true
+	return false
 }
 
 // passedOver is the parent of a span that passed and is not held.
@@ -276,9 +284,11 @@ type chain struct {
 	above  pcommon.SpanID // the first request or tool on it, empty if none
 	run    pcommon.SpanID // the first run on it that does not yield, else the highest one; empty if none
 	yields bool           // run yields
-	unseen pcommon.SpanID // the id at which it breaks off, or from which it is too long; empty if it reaches a root or a run
+	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run, or is too long
 	top    *Item          // the highest LLM span on it
 	steps  int            // how many spans it leads over
+
+	endless bool // it is too long to follow
 }
 
 // representative is the id of the span that represents the run of spans without one: their
@@ -336,7 +346,7 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 		c.run, c.yields = pcommon.SpanID{}, false
 		c.top, id = above, above.Parent
 	}
-	c.unseen = cmp.Or(c.top.Parent, id) // the same whatever the memo leads over
+	c.endless = true
 	return c
 }
 
@@ -353,6 +363,10 @@ const (
 // JavaScript begins spans on whole milliseconds, and adds a finer duration to that. What
 // began or ended in the same millisecond may seem to have done so after the end.
 const ClockGrain = pcommon.Timestamp(time.Millisecond)
+
+// Clock returns a time of a span as an item has it: what is later than the year 2262 is as late
+// as that, so that the sum of it and a difference between clocks is not an early time.
+func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
 
 // innermost finds the innermost run within which an item began, and reports whether all runs
 // were searched. A run whose own chain breaks off at the same span is beside it, not above it.

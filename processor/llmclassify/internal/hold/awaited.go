@@ -48,28 +48,37 @@ func (a *Awaited) mayBeOf(run pcommon.SpanID, from, to pcommon.Timestamp) bool {
 // lacks reports whether any of the awaited spans may be of a group.
 func (b *Buffer[F]) lacks(t *Trace[F], g *group[F]) bool {
 	a := b.awaits(t)
-	if g.run == nil || g.run.End == 0 {
+	switch {
+	case g.run != nil && g.run.End != 0:
+		return a.mayBeOf(g.place.Run, g.start, max(g.until, g.run.End))
+	case g.place.Open: // when it began is not known
+		return a.mayBeOf(g.place.Run, 0, 0)
+	default:
 		return a.mayBeOf(g.place.Run, g.start, 0)
 	}
-	return a.mayBeOf(g.place.Run, g.start, max(g.until, g.run.End))
 }
 
-// lacksEarly reports whether any of the awaited spans may be a part of what those items of a
-// group did that go early. What began after these ended is no more than what comes once they
-// are gone.
-func (b *Buffer[F]) lacksEarly(t *Trace[F], g *group[F], goes []bool) bool {
-	var to pcommon.Timestamp
-	for i, it := range g.items {
-		switch {
-		case !goes[i]:
-		case it.End == 0:
-			return b.lacks(t, g)
-		default:
-			to = max(to, it.Start, it.End)
-		}
+// What has been held for Config.MaxHold waits for calls with spans of its trace that are on
+// their way, at most maxPatience longer: these may be a part of it, and mostly come at once.
+// Then it is looked at again after each glance.
+const (
+	maxPatience = time.Second // or less, see expirySlack
+	glance      = age(5 * time.Millisecond)
+)
+
+// waitsForCalls reports whether the spans of a trace that have been held for Config.MaxHold wait
+// for calls that are on their way, and until when.
+func (b *Buffer[F]) waitsForCalls(t *Trace[F], now age) bool {
+	patience := age(min(maxPatience, b.cfg.MaxHold/expirySlack))
+	if now >= t.oldestHeld().arrived+age(b.cfg.MaxHold)+patience {
+		return false
 	}
 	a := b.awaits(t)
-	return a.mayBeOf(g.place.Run, g.start, to)
+	if !slices.ContainsFunc(a.Spans, func(s AwaitedSpan) bool { return s.ID.IsEmpty() }) {
+		return false
+	}
+	t.patient = now + glance
+	return true
 }
 
 // waitsFor reports whether a run span, or a root, that has settled goes on waiting for spans

@@ -125,11 +125,12 @@ type Place struct {
 	Open bool
 	// ByTime: the chain of parents does not lead to the run, which is the one at its time.
 	ByTime bool
-	// Unseen is the first span above that is not here and did not pass, where Open is. It is
-	// the span's parent where the chain is too long to follow.
+	// Unseen is the first span above that is not here and did not pass, where Open is.
 	Unseen pcommon.SpanID
 	// Untested: it may be of one of the other runs of its trace, which are too many to test.
 	Untested bool
+	// Lost: it may be of any run of its trace, as the chain of parents is too long to follow.
+	Lost bool
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
 	Above pcommon.SpanID
 }

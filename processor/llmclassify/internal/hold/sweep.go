@@ -147,7 +147,7 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		t.settling = t.settling[1:]
 	}
 	releases = b.sweepRuns(t, now, releases, complete, ended)
-	if b.holdExpired(t, now) {
+	if b.holdExpired(t, now) && !b.waitsForCalls(t, now) {
 		slack := b.cfg.MaxHold / expirySlack
 		if t.live > b.cfg.Limits.Early { // it is a lot of work to look at it
 			slack = b.cfg.MaxHold / 2
@@ -231,6 +231,9 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		place := b.locate(t, it)
 		it.ByTime = place.ByTime
 		t.unplaced = t.unplaced || place.Untested
+		if place.Lost {
+			b.forgot(t)
+		}
 		g := find(place.Run)
 		if g == nil {
 			g = &group[F]{place: place, start: it.Start}
@@ -495,7 +498,7 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 	for i, it := range g.items {
 		out[i] = it.Held() && due(it, g.place)
 	}
-	lacks := b.lacksEarly(t, g, out)
+	lacks := b.lacks(t, g)
 	for from := slices.Index(out, true); from >= 0; {
 		to, n := from, 0
 		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
@@ -585,14 +588,14 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		t.deadline = min(t.deadline, t.settling[0].until)
 	}
 	if t.kept > 0 {
-		t.deadline = min(t.deadline, t.expires)
+		t.deadline = min(t.deadline, max(t.expires, t.patient))
 	}
 	if t.pending {
 		t.deadline = min(t.deadline, t.rests)
 	}
 	t.deadline = max(t.deadline, t.rests)
 	if oldest := t.oldestHeld(); oldest != nil {
-		t.deadline = min(t.deadline, oldest.arrived+age(b.cfg.MaxHold))
+		t.deadline = min(t.deadline, max(oldest.arrived+age(b.cfg.MaxHold), t.patient))
 		b.due.set(t)
 		return
 	}

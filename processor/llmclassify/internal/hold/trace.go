@@ -32,6 +32,7 @@ type Trace[F any] struct {
 	pending bool             // something has arrived since the last sweep
 	began   age              // when the first of it arrived
 	rests   age              // it is not swept before this time, unless to make room
+	patient age              // until then what was held for Config.MaxHold waits, see [Buffer.waitsForCalls]
 
 	still bool // nothing of it changes
 	memo  any  // of Config.Locate, while still
@@ -74,7 +75,7 @@ type settling[F any] struct {
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID, now age) *Trace[F] {
-	return &Trace[F]{id: id, began: now, rests: now}
+	return &Trace[F]{id: id, began: now, rests: now, patient: now}
 }
 
 // ID is the id of the trace.
