@@ -93,6 +93,19 @@ var shapes = []shape{
 			w.run(run, above, len(ids)-i, 0)
 		}
 	}},
+	{name: "runs beneath a circle of parents", largest: 40_000, config: early, write: func(w *writer, n int) {
+		one, other := w.id(), w.id()
+		w.span(one, other, "handle")
+		w.span(other, one, "handle")
+		runsBeneath(w, n, one)
+	}},
+	{name: "runs beneath a long chain of parents", largest: 40_000, config: early, write: func(w *writer, n int) {
+		above := w.root
+		for range 300 {
+			above = w.span(w.id(), above, "handle").SpanID()
+		}
+		runsBeneath(w, n, above)
+	}},
 	{
 		name: "a run without end, span_limit", config: map[string]any{"max_spans_per_run": 500, "max_hold": "200ms", "settle": "50ms"},
 		write: func(w *writer, n int) { endless(w, n, 1) },
@@ -186,6 +199,19 @@ func openRuns(w *writer, n, ends int) {
 			w.next()
 		}
 		w.run(run, w.root, 1, 0)
+	}
+}
+
+// runsBeneath writes runs, one after the other, of a request each and without numbers, until
+// there are n spans.
+func runsBeneath(w *writer, n int, parent pcommon.SpanID) {
+	for w.spans < n {
+		run := w.id()
+		first := w.request(w.id(), run, run)
+		s := w.run(run, parent, 0, 0)
+		s.SetStartTimestamp(first.StartTimestamp() - 1)
+		s.Attributes().Remove(string(semconv.RunRequestsKey))
+		s.Attributes().Remove(string(semconv.RunToolsKey))
 	}
 }
 

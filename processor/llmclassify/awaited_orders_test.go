@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"encoding/binary"
+	"math"
 	"runtime"
 	"strconv"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -107,15 +109,111 @@ func TestForgottenBeneathRequest(t *testing.T) {
 	assert.NotEqual(t, safe, h.firstVerdict(t).safety)
 }
 
-// A request whose parent never comes goes early. What is beneath it was refused.
-func TestEarlyRequestAwaits(t *testing.T) {
-	h, next := newFlakyHarness(t, defaultConfig())
-	h.refuse(t, next, beneathRequest())
-	r := limitedRequest(0)
-	r.parent = 77
-	h.consume(t, r)
-	h.pass(t, defaultMaxHold)
-	assert.NotEqual(t, safe, h.firstVerdict(t).safety)
+// What goes early because it was held for max_hold is judged as if a call of its trace that is on
+// its way had come before. What was refused makes it no less careful than if it were here.
+func TestEarlyAwaits(t *testing.T) {
+	const request, parent, run = 3, 77, 1 // neither the parent nor the run comes
+	limited := func(from, to float64) spanSpec {
+		return requestSpan(request, run, from, to).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	}
+	broke := requestSpan(request, run, 0.1, 0.5).refused(500, semconv.ProviderErrorKindServerError, "")
+	unowned := func(s spanSpec, parent byte) spanSpec {
+		s = s.without(semconv.RunIDKey)
+		s.parent = parent
+		return s
+	}
+	alone := unowned(limited(0.1, 0.5), parent)
+	tool := func(from, to float64, call string) spanSpec {
+		return toolSpan(4, from, to, call, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	}
+	nameless := tool(2, 3, "").without(otelsemconv.GenAIToolCallIDKey)
+	shown := func(service string, from float64) spanSpec {
+		return unowned(requestSpan(5, 0, from, from+0.3).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}), request).in(service)
+	}
+	quota := func(from float64) spanSpec {
+		return unowned(requestSpan(5, 0, from, from+0.3).refused(429, semconv.ProviderErrorKindQuotaExhausted, "insufficient_quota"), request).in(gatewayService)
+	}
+	answered := requestSpan(5, run, 2, 3).answered("stop", answer)
+	idempotent := toolSpan(4, 3, 4, "call_1", semconv.ToolEffectIdempotent, semconv.ToolOutcomeFailed).failed("x")
+	maker := func(from float64) spanSpec {
+		return requestSpan(request, run, from, 2.9).
+			cut(semconv.PhaseToolInput, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{inputs: 1, openIDs: []string{"call_1"}})
+	}
+	for name, tt := range map[string]struct {
+		goes, comes spanSpec
+		want        semconv.RetrySafety // with all of it here
+	}{
+		"another request, later":                      {limited(0.1, 0.5), answered, safe},
+		"another request, later, of none":             {alone, unowned(answered, parent), safe},
+		"a tool without an id, later":                 {limited(0.1, 0.5), nameless, confirm},
+		"a tool without an id and a run, later":       {limited(0.1, 0.5), unowned(nameless, run), confirm},
+		"a tool, the request ended before it began":   {limited(5, 2.5), tool(4, 4.5, "call_1"), confirm},
+		"a tool, long before":                         {limited(5, 5.5), tool(1, 4.5, "call_1"), confirm},
+		"a tool, long before, beneath something else": {limited(5, 5.5), unowned(tool(1, 4.5, "call_1"), request), confirm},
+		"beneath it":                                {alone, shown("", 0.2), confirm},
+		"beneath it, later":                         {alone, shown("", 3), confirm},
+		"a gateway's, whose clock is wrong":         {broke, quota(5.2), semconv.RetrySafetyNoRetry},
+		"of a tool, the request that made its call": {idempotent, maker(0.1), semconv.RetrySafetyNoRetry},
+		"of a tool, and it had just begun":          {idempotent, maker(2.5), semconv.RetrySafetyNoRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict := func(h *harness) semconv.RetrySafety {
+				span, out := spansOf(h.out())[spanID(tt.goes.id)]
+				require.True(t, out)
+				return verdictOf(span).safety
+			}
+			h, _ := newFlakyHarness(t, defaultConfig())
+			h.consume(t, tt.goes, tt.comes)
+			h.pass(t, defaultMaxHold)
+			require.Equal(t, tt.want, verdict(h), "here")
+
+			for _, longer := range []bool{false, true} {
+				h, next := newFlakyHarness(t, defaultConfig())
+				h.consume(t, tt.goes)
+				next.fail = func(ptrace.Traces) error {
+					next.fail = nil
+					h.pass(t, defaultMaxHold)
+					require.NotContains(t, spansOf(h.out()), spanID(tt.goes.id))
+					if longer {
+						h.pass(t, time.Second)
+					}
+					return nil
+				}
+				require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, tt.comes, otherSpan(90, 0, 0, 1).of(9))))
+				h.pass(t, 5*time.Millisecond)
+				if longer {
+					assert.NotEqual(t, safe, verdict(h), "for long on its way")
+				} else {
+					assert.Equal(t, tt.want, verdict(h), "on its way")
+				}
+			}
+
+			if tt.want == safe {
+				return
+			}
+			h, next := newFlakyHarness(t, defaultConfig())
+			h.consume(t, tt.goes)
+			h.refuse(t, next, tt.comes)
+			h.pass(t, defaultMaxHold)
+			assert.NotEqual(t, safe, verdict(h), "refused")
+		})
+	}
+}
+
+// A span may end at any time.
+func TestAwaitedEndOfTime(t *testing.T) {
+	for name, end := range map[string]pcommon.Timestamp{"of a second": at(2), "the last of all": math.MaxUint64} {
+		h, next := newFlakyHarness(t, defaultConfig())
+		f := newForest(t)
+		f.addRefused(pcommon.SpanID{}, 1, 2)
+		f.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetEndTimestamp(end)
+		s := shownBefore(1).without(semconv.RunIDKey)
+		s.parent = 77
+		h.refuse(t, next, s)
+		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
+		h.pass(t, 2*defaultMaxHold)
+		assert.Equal(t, confirm, verdictOf(spansOf(h.out())[spanID(1)]).safety, name)
+	}
 }
 
 // A refused call with many traces leaves no memory behind.

@@ -254,43 +254,6 @@ func TestRootAwaitsRefusedSpans(t *testing.T) {
 	assert.Equal(t, confirm, verdictOf(spansOf(h.out())[spanID(1)]).safety)
 }
 
-// What has been held for max_hold waits for a call of its trace that is on its way, for a moment:
-// then it is judged as if the call had come before.
-func TestEarlyRequestAwaitsCall(t *testing.T) {
-	const shown, limited = 2, 3
-	for name, tt := range map[string]struct {
-		parent byte          // of the request in the call
-		began  float64       // likewise
-		takes  time.Duration // how long the call is on its way when the first request is due
-		want   semconv.RetrySafety
-	}{
-		"beneath it":            {limited, 0.2, 0, confirm},
-		"later, beneath it":     {limited, 5, 0, confirm},
-		"another one":           {1, 1.6, 0, safe},
-		"another one, for long": {1, 1.6, defaultMaxHold / 8, confirm},
-		"during it, for long":   {limited, 0.2, defaultMaxHold / 8, confirm},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h, next := newFlakyHarness(t, defaultConfig())
-			h.consume(t, requestSpan(limited, 1, 0.1, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
-			onItsWay := requestSpan(shown, 0, tt.began, tt.began+1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
-			onItsWay.parent = tt.parent
-			next.fail = func(ptrace.Traces) error {
-				next.fail = nil
-				h.pass(t, defaultMaxHold)
-				assert.NotContains(t, spansOf(h.out()), spanID(limited), "it waits")
-				h.pass(t, tt.takes)
-				return nil
-			}
-			require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, onItsWay, otherSpan(90, 0, 0, 1).of(9))))
-			h.pass(t, 5*time.Millisecond)
-			v := verdictOf(spansOf(h.out())[spanID(limited)])
-			assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
-			assert.Equal(t, tt.want, v.safety)
-		})
-	}
-}
-
 // What was refused concerns no run that began after it came, and no complete one.
 func TestWhatIsNotAwaited(t *testing.T) {
 	h, next := newFlakyHarness(t, defaultConfig())

@@ -105,6 +105,43 @@ func TestDeepChain(t *testing.T) {
 	}
 }
 
+// It does not count in a run beside that one, which is well.
+func TestDeepChainBesideAnotherRun(t *testing.T) {
+	for _, depth := range []int{10, 126, 130, 300} {
+		for _, above := range []string{"a run", "no run"} {
+			f := newForest(t)
+			parent := spanID(90)
+			if above == "a run" {
+				f.addRefused(pcommon.SpanID{}, 0, 4)
+				parent = spanID(1)
+			} else {
+				f.add(otherSpan(9, 1, 0, 1), parent, pcommon.SpanID{}, 0, 4)
+			}
+			for n := range depth {
+				f.add(otherSpan(9, 1, 0, 1), many(n), parent, 0.3, 3)
+				parent = many(n)
+			}
+			f.add(shownText(3, 0), spanID(3), parent, 1.3, 1.5)
+			f.add(runSpan(6, 0, 0, 1, 0), spanID(6), pcommon.SpanID{}, 1, 3)
+			f.add(requestSpan(7, 6, 1.1, 2.9).answered("stop", answer), spanID(7), spanID(6), 1.1, 2.9)
+			v := judgeCalls(t, 0, f)
+			assert.Equal(t, semconv.RunOutcomeSucceeded, v[6].outcome, "%s, %d", above, depth)
+			if above == "a run" {
+				assert.Equal(t, confirm, v[1].safety, depth)
+			}
+		}
+	}
+}
+
+// Nor are parents that are too many followed again for each run.
+func TestEndlessChainIsFollowedOnce(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, otherSpan(200, 201, 0, 1), otherSpan(201, 200, 0, 1), agentSpan(4, 200, 0, 1), chatSpan(5, 4, 0.1, 0.9).finished("stop"))
+	h.pass(t, defaultSettle)
+	require.Len(t, h.lane().inner.kept.Now.byTrace[traceID(1)], 1)
+	assert.True(t, h.lane().inner.kept.Now.byTrace[traceID(1)][0].position.Endless)
+}
+
 func (f forest) clone() forest {
 	c := newForest(f.TB)
 	f.CopyTo(c.Traces)
@@ -230,5 +267,62 @@ func TestLongAnswers(t *testing.T) {
 			},
 		}, spanID(2), spanID(1), 0.1, 0.5)
 		assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, judgeCalls(t, 0, f)[1].safety, length)
+	}
+}
+
+// Of runs whose parents are not here, the longer ones may be around the others.
+func TestOrderOfOpenRuns(t *testing.T) {
+	f := newForest(t)
+	f.add(unannounced(runSpan(9, 0, 0, 1, 0)), spanID(9), spanID(99), 0, 10)
+	f.addRefused(spanID(9), 1, 5)
+	f.addShown(4, 5, spanID(98), 2, 3)
+	assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety)
+}
+
+// A run that another one has taken may be within one that comes later. It is not forgotten
+// silently for lack of memory.
+func TestTakenRunIsForgotten(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.MaxFactBytes = 1 << 20
+	h := newHarness(t, cfg, nil)
+	first, last := newForest(t), newForest(t)
+	first.add(runSpan(4, 0, 0, 1, 0).failed("x"), spanID(4), spanID(99), 1.3, 2)
+	first.add(shownText(5, 4), spanID(5), spanID(4), 1.4, 1.5)
+	first.add(runSpan(7, 0, 0, 1, 0).failed("429"), spanID(7), pcommon.SpanID{}, 1, 3)
+	refused := requestSpan(8, 0, 0, 0).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	first.add(refused.with(semconv.RunID(spanID(7).String())), spanID(8), spanID(7), 1.1, 1.2)
+	last.add(runSpan(1, 0, 0, 1, 0).failed("429"), spanID(1), pcommon.SpanID{}, 0.5, 4)
+	last.add(refused.with(semconv.RunID(spanID(1).String())), spanID(2), spanID(1), 0.6, 0.7)
+	require.NoError(t, h.ConsumeTraces(t.Context(), first.Traces))
+	h.pass(t, time.Second)
+	for n := range 2*h.lane().inner.limit + 10 {
+		f := newForest(t)
+		f.add(runSpan(9, 0, 0, 0, 0), many(n), spanID(98), 1, 2).SetTraceID(pcommon.TraceID{0xaa, byte(n >> 13), byte(n >> 5), 1})
+		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
+	}
+	require.False(t, h.lane().inner.has(traceID(1)))
+	require.NoError(t, h.ConsumeTraces(t.Context(), last.Traces))
+	h.pass(t, time.Minute)
+	assert.Equal(t, confirm, verdicts(h.out())[1].safety)
+}
+
+// Of a full list of calls without counts, one that is not in it may have run.
+func TestFullCallListWithoutCounts(t *testing.T) {
+	for n, want := range map[int]semconv.RetrySafety{10: safe, 63: safe, 64: confirm} {
+		calls := make([]string, n)
+		spans := []spanSpec{unannounced(runSpan(1, 0, 5, 1, 0)).failed("x")}
+		for i := range calls {
+			calls[i] = fmt.Sprintf("call_%d", i)
+			spans = append(spans, toolSpan(byte(10+i), 1, 2, calls[i], semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded))
+		}
+		made := requestSpan(3, 1, 0.1, 0.5).
+			cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2, callIDs: calls}).
+			without(semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey, semconv.StreamToolCallsKey)
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, append(spans, made)...)
+		h.pass(t, time.Minute)
+		v := verdicts(h.out())
+		assert.Equal(t, want, v[3].safety, "the request, %d", n)
+		assert.Equal(t, want, v[1].safety, "its run, %d", n)
 	}
 }

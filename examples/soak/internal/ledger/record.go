@@ -54,7 +54,7 @@ type run struct {
 	abandoned []delivery    // copies of its llm.run.abandoned
 	abandons  map[Key]bool  // their ids
 	told      bool          // it has a verdict
-	judged    chan struct{} // closed at the first verdict; nil if nobody waits for it
+	judged    chan struct{} // closed at the first verdict; nil if no one has asked for it
 }
 
 // moment is a time, in nanoseconds since long before the ledger was made. Zero is no time,
