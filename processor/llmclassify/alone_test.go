@@ -256,6 +256,31 @@ func TestGoesToMakeRoom(t *testing.T) {
 	}
 }
 
+// A run that goes to make room has not succeeded by a request of which only the time shows that
+// it is of the run: another one of the run may be to come, beside which it does not count.
+func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
+	own := chatSpan(2, 1, 0.1, 0.3).finished("tool_calls")
+	ofTime, run := chatSpan(3, 97, 0.4, 1).finished("stop"), agentSpan(1, 98, 0, 3)
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, own, ofTime, run)
+	h.pass(t, defaultSettle)
+	assert.Equal(t, semconv.RunOutcomeIncomplete, verdictOf(spansOf(h.out())[spanID(1)]).outcome, "with both")
+
+	h = newHarness(t, defaultConfig(), nil)
+	h.consume(t, ofTime, run)
+	h.pass(t, defaultSettle)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(spansOf(h.out())[spanID(1)]).outcome, "it was all")
+
+	h = newHarness(t, defaultConfig(), nil)
+	h.consume(t, ofTime, run)
+	l := h.lane()
+	l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
+	l.judgeAll(t.Context())
+	v := verdictOf(spansOf(h.out())[spanID(1)])
+	assert.Equal(t, semconv.TriggerMemory, v.trigger)
+	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
+}
+
 // A call delivered what none of its attempts shows: the one that it came from is not here, and
 // to repeat the call, or the run that it is of, repeats that. The attempt that failed is as safe
 // as it is alone.

@@ -135,7 +135,8 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 // withoutByTime is the verdict on a run without the requests of which only the time shows
 // that they belong to it, if it succeeded only with them: they may be of a run within it, the
 // span of which is not here. It is nil otherwise, and where all of its
-// requests are such, unless the chains of their parents were lost here.
+// requests are such, unless the chains of their parents were lost here, or it goes before the
+// others had time to come.
 func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
 	byTime := func(i int) bool { return release.Members[i].ByTime }
 	if release.Run == nil || !succeeded(j.verdicts.Run.Outcome) || !slices.ContainsFunc(j.requests, byTime) {
@@ -148,7 +149,7 @@ func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
 			run.Requests = append(run.Requests, j.run.Requests[n])
 		}
 	}
-	if len(run.Requests) == 0 && !release.LinksLost {
+	if len(run.Requests) == 0 && !release.LinksLost && release.Reason != hold.Memory {
 		return nil
 	}
 	run.Inner = j.verdicts.Effects // it did all of that
