@@ -151,14 +151,16 @@ func (f forest) clone() forest {
 // So does what a run far within it did that outlasts it.
 func TestDeepRun(t *testing.T) {
 	for _, depth := range []int{10, 127, 128, 300} {
-		f := newForest(t)
+		f, inner := newForest(t), newForest(t)
 		f.addRefused(pcommon.SpanID{}, 0, 2)
 		above := spanID(1)
 		for n := range depth {
 			f.add(otherSpan(9, 1, 0, 1), many(n), above, 0.3, 6)
 			above = many(n)
 		}
-		f.addShown(4, 5, above, 1, 5)
+		inner.addShown(4, 5, above, 1, 5)
+		assert.Equal(t, confirm, judgeCalls(t, defaultSettle/2, f.clone(), inner.clone())[1].safety, "%d, later", depth)
+		inner.ResourceSpans().MoveAndAppendTo(f.ResourceSpans())
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
 	}
 }

@@ -129,15 +129,15 @@ func innermostFirst(releases []assemble.Release, order []int) {
 		if !isRun(&releases[i]) {
 			continue
 		}
-		var open bool
-		ids, open = assemble.Around(releases[i].Of, releases[i].Run, ids[:0])
+		var to hold.Chain
+		ids, to = assemble.Around(releases[i].Of, releases[i].Run, ids[:0])
 		for _, id := range append(ids, releases[i].Run.Parent) {
 			if outer, ok := of[id]; ok && outer != i {
 				around[i] = outer
 				break
 			}
 		}
-		if _, within := around[i]; open && !within { // it may be within one of any depth
+		if _, within := around[i]; to != hold.Rooted && !within { // it may be within one of any depth
 			depths[i] = len(order)
 		}
 	}

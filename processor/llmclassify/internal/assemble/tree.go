@@ -227,24 +227,24 @@ func (s *Position) during(outer *Item) bool {
 }
 
 // Around appends the ids that lead upwards from the run of a run span, as in
-// [Position.Within], and reports whether they break off.
-func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID, open bool) {
+// [Position.Within], and reports where they end.
+func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID, to hold.Chain) {
 	id := run.Parent
 	if !run.Run.IsEmpty() {
 		id = run.Run
 	}
 	for range maxDepth {
 		if id.IsEmpty() {
-			return ids, false
+			return ids, hold.Rooted
 		}
 		ids = append(ids, id)
 		above, seen := above(t, id)
 		if !seen {
-			return ids, true
+			return ids, hold.Broken
 		}
 		id = above
 	}
-	return ids, true
+	return ids, hold.Endless
 }
 
 // During reports whether the run of a run span, whose chain breaks off, is within the run of

@@ -32,11 +32,11 @@ type Config[F any] struct {
 
 	// Locate returns the run that an item belongs to. It must be pure.
 	Locate func(*Trace[F], *Item[F]) Place
-	// Around appends the ids of the spans above a run whose span is here, and reports
-	// whether that chain breaks off. A run among them is released after it, unless it is for
+	// Around appends the ids of the spans above a run whose span is here, and reports where
+	// that chain ends. A run among them is released after it, unless it is for
 	// its age. May be nil; else During is set, too.
-	Around func(t *Trace[F], inner *Item[F], ids []pcommon.SpanID) (around []pcommon.SpanID, open bool)
-	// During reports whether a run whose chain breaks off is within the run of the span
+	Around func(t *Trace[F], inner *Item[F], ids []pcommon.SpanID) (around []pcommon.SpanID, to Chain)
+	// During reports whether a run whose chain leads to no root is within the run of the span
 	// outer, by their time.
 	During func(inner, outer *Item[F]) bool
 	// Inner returns how many requests and tools of runs that were judged count as the

@@ -13,8 +13,8 @@ import (
 // judged runs count for that one: the test says how many parts they had.
 func nested(judged map[byte]Announced) *Buffer[fact] {
 	cfg := config()
-	cfg.Around = func(_ *Trace[fact], inner *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, bool) {
-		return append(ids, inner.Run), false
+	cfg.Around = func(_ *Trace[fact], inner *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
+		return append(ids, inner.Run), Rooted
 	}
 	cfg.Inner = func(t *Trace[fact], run *Item[fact]) (uint32, uint32) {
 		a := judged[run.ID[7]]
@@ -180,7 +180,9 @@ func TestRunsAreWithinByTheirTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config()
 			cfg.Limits.Within = limit
-			cfg.Around = func(_ *Trace[fact], _ *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, bool) { return ids, true }
+			cfg.Around = func(_ *Trace[fact], _ *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
+				return ids, Broken
+			}
 			cfg.During = func(inner, outer *Item[fact]) bool { return inner.ID == id(20) && outer.ID == id(1) }
 			b := New(t0, cfg)
 			var list []arrival

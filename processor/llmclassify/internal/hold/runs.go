@@ -19,6 +19,16 @@ type run[F any] struct {
 	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
 }
 
+// Chain is how far the parents of a run could be followed.
+type Chain uint8
+
+// The ends of chains.
+const (
+	Rooted  Chain = iota // they lead to a root
+	Broken               // one of them is not here, and did not pass
+	Endless              // they are too many, or lead in a circle
+)
+
 // innermost removes runs from the set: those within which there is a run whose span is
 // here and which is not in the set. What that run did is a part of theirs, and is not
 // known yet. If there are more than Limits.Within allows, [Trace.untested] is set.
@@ -69,8 +79,8 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 		if t.untested = steps > b.cfg.Limits.Within; t.untested {
 			break
 		}
-		var open bool
-		around, open = b.cfg.Around(t, waiting[i], around[:0])
+		var to Chain
+		around, to = b.cfg.Around(t, waiting[i], around[:0])
 		steps += 1 + len(around)
 		b.work += 1 + len(around)/8
 		for _, id := range around {
@@ -78,8 +88,11 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 				remove(id)
 			}
 		}
-		if !open {
+		if to == Rooted {
 			continue
+		}
+		if to == Endless { // it may be within any run, and outlast it
+			b.forgot(t)
 		}
 		steps += len(set)
 		b.work += len(set) / 64
