@@ -109,6 +109,17 @@ func TestForgottenBeneathRequest(t *testing.T) {
 	assert.NotEqual(t, safe, h.firstVerdict(t).safety)
 }
 
+// A request whose parent never comes goes early. What is beneath it was refused.
+func TestEarlyRequestAwaits(t *testing.T) {
+	h, next := newFlakyHarness(t, defaultConfig())
+	h.refuse(t, next, beneathRequest())
+	r := limitedRequest(0)
+	r.parent = 77
+	h.consume(t, r)
+	h.pass(t, defaultMaxHold)
+	assert.NotEqual(t, safe, h.firstVerdict(t).safety)
+}
+
 // What goes early because it was held for max_hold is judged as if a call of its trace that is on
 // its way had come before. What was refused makes it no less careful than if it were here.
 func TestEarlyAwaits(t *testing.T) {

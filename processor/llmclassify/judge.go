@@ -170,7 +170,7 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			}
 		}
 	}
-	isOpen := func(i int) int {
+	rooted := func(i int) int { // 1 if nothing is missing above
 		if depths[i] >= len(order) {
 			return 0
 		}
@@ -188,7 +188,7 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			return 0
 		}
 		return cmp.Or(
-			cmp.Compare(isOpen(a), isOpen(b)), cmp.Compare(lasts[a], lasts[b]), cmp.Compare(depths[b], depths[a]),
+			cmp.Compare(rooted(a), rooted(b)), cmp.Compare(lasts[a], lasts[b]), cmp.Compare(depths[b], depths[a]),
 			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
 		)
 	})
