@@ -194,6 +194,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	endless := false
 	var member func(pcommon.SpanID) bool
 	for _, list := range e.lists(release.Trace) {
 		for i := range list {
@@ -202,9 +203,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 			}
 			r := &list[i]
 			within := (!r.covered || r.by == run.ID) && r.position.Within(release.Of, run, member)
-			if r.position.Endless {
-				e.judged.Forgot(release.Trace)
-			}
+			endless = endless || r.position.Endless
 			if !within {
 				continue
 			}
@@ -218,6 +217,9 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 				r.taken, r.by = true, run.ID
 			}
 		}
+	}
+	if endless {
+		e.judged.Forgot(release.Trace)
 	}
 	return inner
 }
