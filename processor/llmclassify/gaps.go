@@ -65,10 +65,9 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 		release.Missing = release.Missing || release.Final && e.awaited.mayLack(now, from)
 		return
 	}
-	old := e.lifetime.outlives(now, run.Start, run.End)
-	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || old && e.judged.ForgottenOld(release.Trace)
+	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || release.Final && e.lifetime.outlives(now, run.Start, run.End)
 	release.Gaps = release.Gaps ||
-		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
+		release.Final && (e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
 }
 

@@ -91,7 +91,7 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 		e.judged.Forgot(trace)
 		return
 	}
-	e.rotateLocked(now)
+	e.kept.Rotate(now)
 	if e.kept.Now.n >= e.limit {
 		e.kept.Turn().eachNeeded(e.judged.Forgot)
 	}
@@ -119,17 +119,11 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	})
 }
 
-// rotate forgets what is old enough.
+// rotate forgets what is old enough: see [lifetime.outlives].
 func (e *innerRuns) rotate(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.rotateLocked(now)
-}
-
-func (e *innerRuns) rotateLocked(now time.Time) {
-	if forgotten, turned := e.kept.Rotate(now); turned {
-		forgotten.eachNeeded(e.judged.ForgotOld)
-	}
+	e.kept.Rotate(now)
 }
 
 // eachNeeded visits the traces with runs that are not spare.

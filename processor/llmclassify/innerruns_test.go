@@ -415,13 +415,11 @@ func TestInnerRunsForgotten(t *testing.T) {
 	}
 }
 
-// A run may last longer than what is kept of the runs within it. It lacks them then, also
-// where it announces what its own process did; a run that was around none of them does not.
+// A run may last longer than what is kept of the runs within it. It lacks them then, however
+// much longer it lasts, also where it announces what its own process did. That is no failure.
 func TestInnerRunsForgottenForTheirAge(t *testing.T) {
-	const hours = 2
-	end := hours * defaultRunTimeout.Seconds()
-	refused := uncountedRun(end-10, end)[1]
-	play := func(t *testing.T, run spanSpec) verdict {
+	play := func(t *testing.T, hours int, run func(end float64) spanSpec) verdict {
+		end := float64(hours) * defaultRunTimeout.Seconds()
 		h := newHarness(t, defaultConfig(), nil)
 		h.consume(t,
 			requestSpan(11, 10, 0.1, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("inner"),
@@ -430,25 +428,35 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 			h.pass(t, defaultRunTimeout)
 			h.lane().rotate(h.clock.Now())
 		}
-		h.consume(t, refused, run)
+		h.consume(t, uncountedRun(end-10, end)[1], run(end))
 		h.pass(t, defaultMaxHold)
 		v := verdicts(h.out())[1]
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		return v
 	}
-	for name, run := range map[string]spanSpec{
-		"announces nothing":  uncountedRun(0, end)[0],
-		"announces its own":  runSpan(1, 0, end, 1, 0).failed("429"),
-		"from the beginning": uncountedRun(-1000, end)[0],
+	for name, run := range map[string]func(end float64) spanSpec{
+		"announces nothing":  func(end float64) spanSpec { return uncountedRun(0, end)[0] },
+		"announces its own":  func(end float64) spanSpec { return runSpan(1, 0, end, 1, 0).failed("429") },
+		"from the beginning": func(end float64) spanSpec { return uncountedRun(-1000, end)[0] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := play(t, run)
-			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
-			assert.Greater(t, v.safety, safe)
+			for hours := 2; hours < 8; hours++ {
+				v := play(t, hours, run)
+				assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason, "after %d hours", hours)
+				assert.Greater(t, v.safety, safe, "after %d hours", hours)
+			}
 		})
 	}
+	t.Run("went well", func(t *testing.T) {
+		const end = 8 * 3600
+		h := newHarness(t, defaultConfig(), nil)
+		h.pass(t, end*time.Second)
+		h.consume(t, requestSpan(2, 1, end-10, end).answered("stop", answer), runSpan(1, 0, end, 1, 0))
+		h.pass(t, defaultMaxHold)
+		assert.Equal(t, semconv.RunOutcomeSucceeded, verdicts(h.out())[1].outcome)
+	})
 	t.Run("is short", func(t *testing.T) {
-		assert.Equal(t, safe, play(t, uncountedRun(end-20, end)[0]).safety)
+		assert.Equal(t, safe, play(t, 2, func(end float64) spanSpec { return uncountedRun(end-20, end)[0] }).safety)
 	})
 }
 

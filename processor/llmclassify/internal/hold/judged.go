@@ -243,24 +243,6 @@ func (j *Judged) Forgot(trace pcommon.TraceID) {
 	j.mark(key)
 }
 
-// oldMark is in the key of a trace of which runs were forgotten for their age.
-const oldMark = 0xbf58476d1ce4e5b9
-
-// ForgotOld remembers a trace of which judged runs were forgotten for their age: a run that
-// lasts as long may have been around one of them.
-func (j *Judged) ForgotOld(trace pcommon.TraceID) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.mark(j.traceKey(trace) ^ oldMark)
-}
-
-// ForgottenOld reports whether runs of a trace were forgotten for their age.
-func (j *Judged) ForgottenOld(trace pcommon.TraceID) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^oldMark)
-}
-
 // TakeForgotten returns the traces of which something was forgotten since the last call. The
 // empty id stands for [Judged.Lost].
 func (j *Judged) TakeForgotten() []pcommon.TraceID {
