@@ -45,6 +45,16 @@ func (f forest) add(s spanSpec, id, parent pcommon.SpanID, from, to float64) ptr
 	return span
 }
 
+// addChain adds spans of which each is the parent of the next one, and returns the last.
+func (f forest) addChain(s spanSpec, depth int, parent pcommon.SpanID, from, to float64) pcommon.SpanID {
+	for n := range depth {
+		within := 0.0001 * float64(n+1)
+		f.add(s, many(n), parent, from+within, to-within)
+		parent = many(n)
+	}
+	return parent
+}
+
 // addRefused adds the spans of uncountedRun beneath a parent.
 func (f forest) addRefused(parent pcommon.SpanID, from, to float64) {
 	spans := uncountedRun(from, to)
@@ -84,11 +94,7 @@ func TestDeepChain(t *testing.T) {
 	for name, spec := range between {
 		for _, depth := range []int{10, 60, 120, 126, 130, 300, 1000} {
 			chain, text, run := newForest(t), newForest(t), newForest(t)
-			above := spanID(1)
-			for n := range depth {
-				chain.add(spec, many(n), above, 0.0001*float64(n+1), 1-0.0001*float64(n+1))
-				above = many(n)
-			}
+			above := chain.addChain(spec, depth, spanID(1), 0, 1)
 			text.add(shownText(3, 0), spanID(3), above, 0.3, 0.5)
 			run.addRefused(pcommon.SpanID{}, 0, 1)
 			for i, calls := range [][]forest{{chain, text, run}, {run, text, chain}} {
@@ -117,10 +123,7 @@ func TestDeepChainBesideAnotherRun(t *testing.T) {
 			} else {
 				f.add(otherSpan(9, 1, 0, 1), parent, pcommon.SpanID{}, 0, 4)
 			}
-			for n := range depth {
-				f.add(otherSpan(9, 1, 0, 1), many(n), parent, 0.3, 3)
-				parent = many(n)
-			}
+			parent = f.addChain(otherSpan(9, 1, 0, 1), depth, parent, 0.3, 3)
 			f.add(shownText(3, 0), spanID(3), parent, 1.3, 1.5)
 			f.add(runSpan(6, 0, 0, 1, 0), spanID(6), pcommon.SpanID{}, 1, 3)
 			f.add(requestSpan(7, 6, 1.1, 2.9).answered("stop", answer), spanID(7), spanID(6), 1.1, 2.9)
@@ -153,11 +156,7 @@ func TestDeepRun(t *testing.T) {
 	for _, depth := range []int{10, 127, 128, 300} {
 		f, inner := newForest(t), newForest(t)
 		f.addRefused(pcommon.SpanID{}, 0, 2)
-		above := spanID(1)
-		for n := range depth {
-			f.add(otherSpan(9, 1, 0, 1), many(n), above, 0.3, 6)
-			above = many(n)
-		}
+		above := f.addChain(otherSpan(9, 1, 0, 1), depth, spanID(1), 0.3, 6)
 		inner.addShown(4, 5, above, 1, 5)
 		assert.Equal(t, confirm, judgeCalls(t, defaultSettle/2, f.clone(), inner.clone())[1].safety, "%d, later", depth)
 		inner.ResourceSpans().MoveAndAppendTo(f.ResourceSpans())
@@ -169,11 +168,7 @@ func TestDeepRun(t *testing.T) {
 func TestManyNestedRuns(t *testing.T) {
 	for _, depth := range []int{10, 63, 64, 100} {
 		f := newForest(t)
-		var above pcommon.SpanID
-		for n := range depth {
-			f.add(unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"), many(n), above, 0.0001*float64(n), 10-0.0001*float64(n))
-			above = many(n)
-		}
+		above := f.addChain(unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"), depth, pcommon.SpanID{}, 0, 10)
 		f.addRefused(above, 1, 2)
 		f.addShown(4, 5, spanID(1), 1.3, 5) // outlasts it
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
@@ -220,17 +215,11 @@ func TestInnerRunOfTwoRuns(t *testing.T) {
 func TestFullLists(t *testing.T) {
 	for _, n := range []int{10, 62, 63, 64, 65} {
 		tools := append([]string{"code_interpreter"}, slices.Repeat([]string{"web_search"}, n)...)
-		calls := make([]string, n)
-		for i := range calls {
-			calls[i] = fmt.Sprintf("call_%d", i)
-		}
 		offered := requestSpan(2, 1, 0.1, 0.5).without(semconv.RequestProviderToolsKey).with(semconv.RequestProviderTools(tools...)).
 			cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2})
-		made := requestSpan(3, 1, 0.1, 0.5).cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{callIDs: calls}).
-			without(semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey, semconv.StreamToolCallsKey)
 		for _, spans := range [][]spanSpec{
 			{unannounced(runSpan(1, 0, 1, 1, 0)).failed("x"), offered},
-			{runSpan(1, 0, 5, 1, 1).failed("x"), made, toolSpan(4, 1, 2, "call_0", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)},
+			{runSpan(1, 0, 5, 1, 1).failed("x"), cutWithCalls(callIDs(n)), toolSpan(4, 1, 2, "call_0", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)},
 		} {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, spans...)
@@ -240,6 +229,23 @@ func TestFullLists(t *testing.T) {
 			assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, v[spans[1].id].safety, n)
 		}
 	}
+}
+
+// callIDs are the ids of n tool calls.
+func callIDs(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("call_%d", i)
+	}
+	return ids
+}
+
+// cutWithCalls is a request of run 1 that broke after these tool calls, of which it shows the
+// ids and no counts.
+func cutWithCalls(ids []string) spanSpec {
+	return requestSpan(3, 1, 0.1, 0.5).
+		cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2, callIDs: ids}).
+		without(semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey, semconv.StreamToolCallsKey)
 }
 
 // An answer that is too long to be read is no empty one.
@@ -311,17 +317,13 @@ func TestTakenRunIsForgotten(t *testing.T) {
 // Of a full list of calls without counts, one that is not in it may have run.
 func TestFullCallListWithoutCounts(t *testing.T) {
 	for n, want := range map[int]semconv.RetrySafety{10: safe, 63: safe, 64: confirm} {
-		calls := make([]string, n)
-		spans := []spanSpec{unannounced(runSpan(1, 0, 5, 1, 0)).failed("x")}
-		for i := range calls {
-			calls[i] = fmt.Sprintf("call_%d", i)
-			spans = append(spans, toolSpan(byte(10+i), 1, 2, calls[i], semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded))
+		calls := callIDs(n)
+		spans := []spanSpec{unannounced(runSpan(1, 0, 5, 1, 0)).failed("x"), cutWithCalls(calls)}
+		for i, call := range calls {
+			spans = append(spans, toolSpan(byte(10+i), 1, 2, call, semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded))
 		}
-		made := requestSpan(3, 1, 0.1, 0.5).
-			cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2, callIDs: calls}).
-			without(semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey, semconv.StreamToolCallsKey)
 		h := newHarness(t, defaultConfig(), nil)
-		h.consume(t, append(spans, made)...)
+		h.consume(t, spans...)
 		h.pass(t, time.Minute)
 		v := verdicts(h.out())
 		assert.Equal(t, want, v[3].safety, "the request, %d", n)

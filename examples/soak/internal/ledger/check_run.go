@@ -163,8 +163,8 @@ func (c *checker) checkRun(r *run) {
 		if s.role == load.Run && s.copies > 0 && !forgot && !givenUp && !slices.ContainsFunc(c.copies(s), delivery.judges) {
 			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
 		}
-		if s.late && s.acks > 0 && s.copies > 0 && s.first.After(list[0].at) && !forgot && s.copy[0].trigger != semconv.TriggerLate {
-			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.copy[0].trigger)
+		if s.late && s.acks > 0 && s.copies > 0 && s.first.After(list[0].at) && !forgot && s.firstCopy[0].trigger != semconv.TriggerLate {
+			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.firstCopy[0].trigger)
 		}
 	}
 }

@@ -13,22 +13,22 @@ import (
 
 // span is the record of a span.
 type span struct {
-	key      Key
-	run      int32 // of Ledger.byNumber; none for other spans
-	role     load.Role
-	late     bool
-	shown    bool // see load.Span
-	risky    bool // likewise
-	rejected bool
-	hash     uint64
-	attempts int32
-	unknown  int32 // attempts without an answer
-	acks     int32
-	copies   int32  // exports, see Ledger.copies
-	first    moment // the first attempt
-	answered moment // its result
-	acked    moment // the first acknowledgement
-	copy     [1]delivery
+	key       Key
+	run       int32 // of Ledger.byNumber; none for other spans
+	role      load.Role
+	late      bool
+	shown     bool // see load.Span
+	risky     bool // likewise
+	rejected  bool
+	hash      uint64
+	attempts  int32
+	unknown   int32 // attempts without an answer
+	acks      int32
+	copies    int32  // exports, see Ledger.copies
+	first     moment // the first attempt
+	answered  moment // its result
+	acked     moment // the first acknowledgement
+	firstCopy [1]delivery
 }
 
 // none is the run of a span without one.
@@ -124,9 +124,9 @@ func (l *Ledger) runOf(s *span) *run {
 func (l *Ledger) export(s *span, d delivery) {
 	switch s.copies {
 	case 0:
-		s.copy[0] = d
+		s.firstCopy[0] = d
 	case 1:
-		l.more[s.key] = []delivery{s.copy[0], d}
+		l.more[s.key] = []delivery{s.firstCopy[0], d}
 	default:
 		l.more[s.key] = append(l.more[s.key], d)
 	}
@@ -138,5 +138,5 @@ func (l *Ledger) copies(s *span) []delivery {
 	if s.copies > 1 {
 		return l.more[s.key]
 	}
-	return s.copy[:s.copies]
+	return s.firstCopy[:s.copies]
 }

@@ -46,7 +46,7 @@ func (l *Ledger) Waits(rules Rules, disturbed func(from, to time.Time) time.Dura
 		if s.acks == 0 || s.copies == 0 {
 			continue
 		}
-		out, j, due := s.copy[0].at, traces[s.key.Trace], s.first
+		out, j, due := s.firstCopy[0].at, traces[s.key.Trace], s.first
 		if s.role != load.Other && !s.late {
 			latest := s.first.Add(rules.MaxHold)
 			if due = j.due(rules.Settle); j.open || due.After(latest) {
