@@ -141,8 +141,8 @@ func TestEndlessChainIsFollowedOnce(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, otherSpan(200, 201, 0, 1), otherSpan(201, 200, 0, 1), agentSpan(4, 200, 0, 1), chatSpan(5, 4, 0.1, 0.9).finished("stop"))
 	h.pass(t, defaultSettle)
-	require.Len(t, h.lane().inner.kept.Now.byTrace[traceID(1)], 1)
-	assert.True(t, h.lane().inner.kept.Now.byTrace[traceID(1)][0].position.Endless)
+	require.Len(t, h.lane().inner.kept.Now.byTrace[traceID(1)].runs, 1)
+	assert.True(t, h.lane().inner.kept.Now.byTrace[traceID(1)].runs[0].position.Endless)
 }
 
 func (f forest) clone() forest {

@@ -65,7 +65,8 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 		release.Missing = release.Missing || release.Final && e.awaited.mayLack(now, from)
 		return
 	}
-	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || release.Final && e.lifetime.outlives(now, run.Start, run.End)
+	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || e.forgot(release.Trace, run.Start) ||
+		release.Final && e.lifetime.outlives(now, run.Start, run.End)
 	release.Gaps = release.Gaps ||
 		release.Final && (e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))

@@ -31,6 +31,8 @@ const (
 	innerRunSize = 256
 	// maxInnerRuns bounds the runs that are kept of one trace.
 	maxInnerRuns = 256
+	// forgottenSkew is by how much a run may seem to begin after one within it.
+	forgottenSkew = pcommon.Timestamp(10 * time.Second)
 )
 
 // innerRuns keeps runs that were judged, for the runs around them. A run that is not found
@@ -50,8 +52,17 @@ type innerRuns struct {
 
 // runsByTrace is one generation of [innerRuns].
 type runsByTrace struct {
-	byTrace map[pcommon.TraceID][]innerRun
+	byTrace map[pcommon.TraceID]runsOfTrace
 	n       int // of all traces
+}
+
+// runsOfTrace are the runs of one trace.
+type runsOfTrace struct {
+	runs []innerRun
+	// forgotten: runs were forgotten to make room for others of the trace. The last of them
+	// to begin did so at this time.
+	forgotten bool
+	lastBegan pcommon.Timestamp
 }
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
@@ -102,9 +113,6 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	}
 	e.kept.Now.remove(trace, run.ID) // it was judged before, and its sender has sent it again
 	e.kept.Previous.remove(trace, run.ID)
-	if !e.kept.Now.hasRoom(trace) {
-		e.judged.Forgot(trace)
-	}
 	well := classify.NotObserved
 	switch {
 	case within.Succeeded == classify.No:
@@ -126,10 +134,10 @@ func (e *innerRuns) rotate(now time.Time) {
 	e.kept.Rotate(now)
 }
 
-// eachNeeded visits the traces with runs that are not spare.
+// eachNeeded visits the traces with runs that are not spare, or whose runs were forgotten.
 func (g runsByTrace) eachNeeded(visit func(pcommon.TraceID)) {
-	for trace, list := range g.byTrace {
-		if slices.ContainsFunc(list, func(r innerRun) bool { return !r.spare() }) {
+	for trace, of := range g.byTrace {
+		if of.forgotten || slices.ContainsFunc(of.runs, func(r innerRun) bool { return !r.spare() }) {
 			visit(trace)
 		}
 	}
@@ -138,45 +146,48 @@ func (g runsByTrace) eachNeeded(visit func(pcommon.TraceID)) {
 // spare reports whether what it did is known of another run that is kept.
 func (r innerRun) spare() bool { return r.taken && r.covered }
 
-// hasRoom reports whether only spare runs have to be forgotten for another one of the trace.
-func (g *runsByTrace) hasRoom(trace pcommon.TraceID) bool {
-	list := g.byTrace[trace]
-	return len(list) < maxInnerRuns || slices.ContainsFunc(list, innerRun.spare)
-}
-
 // add adds a run in place of spare ones, or of the oldest one that is a part of another run, or
 // of the oldest one, where there are many of the trace.
 func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 	if g.byTrace == nil {
-		g.byTrace = make(map[pcommon.TraceID][]innerRun)
+		g.byTrace = make(map[pcommon.TraceID]runsOfTrace)
 	}
-	list := g.byTrace[trace]
-	if len(list) >= maxInnerRuns {
-		kept := slices.DeleteFunc(list, innerRun.spare)
-		if len(kept) >= maxInnerRuns {
-			oldest := max(0, slices.IndexFunc(kept, func(r innerRun) bool { return r.taken }))
-			kept = slices.Delete(kept, oldest, oldest+1)
-		}
-		g.n -= len(list) - len(kept)
-		list = kept
+	of := g.byTrace[trace]
+	g.n -= len(of.runs)
+	if len(of.runs) >= maxInnerRuns {
+		of.runs = slices.DeleteFunc(of.runs, innerRun.spare)
 	}
-	g.byTrace[trace] = append(list, r)
-	g.n++
+	if len(of.runs) >= maxInnerRuns {
+		oldest := max(0, slices.IndexFunc(of.runs, func(r innerRun) bool { return r.taken }))
+		of.forgotten, of.lastBegan = true, max(of.lastBegan, of.runs[oldest].position.Start)
+		of.runs = slices.Delete(of.runs, oldest, oldest+1)
+	}
+	of.runs = append(of.runs, r)
+	g.byTrace[trace] = of
+	g.n += len(of.runs)
+}
+
+// forgot reports whether a run of the trace that was forgotten may be within one that began at
+// this time.
+func (g *runsByTrace) forgot(trace pcommon.TraceID, began pcommon.Timestamp) bool {
+	of := g.byTrace[trace]
+	return of.forgotten && (of.lastBegan == 0 || began-min(began, forgottenSkew) <= of.lastBegan)
 }
 
 // remove removes a run.
 func (g *runsByTrace) remove(trace pcommon.TraceID, id pcommon.SpanID) {
-	list := g.byTrace[trace]
-	kept := slices.DeleteFunc(list, func(r innerRun) bool { return r.id == id })
-	if len(kept) == len(list) {
+	of := g.byTrace[trace]
+	before := len(of.runs)
+	of.runs = slices.DeleteFunc(of.runs, func(r innerRun) bool { return r.id == id })
+	if len(of.runs) == before {
 		return
 	}
-	g.n -= len(list) - len(kept)
-	if len(kept) == 0 {
+	g.n -= before - len(of.runs)
+	if len(of.runs) == 0 && !of.forgotten {
 		delete(g.byTrace, trace)
 		return
 	}
-	g.byTrace[trace] = kept
+	g.byTrace[trace] = of
 }
 
 // of is what is known of the runs within the run of a release. They are a part of that
@@ -243,7 +254,15 @@ func (e *innerRuns) has(trace pcommon.TraceID) bool {
 
 // lists are the runs that are kept of a trace.
 func (e *innerRuns) lists(trace pcommon.TraceID) [2][]innerRun {
-	return [...][]innerRun{e.kept.Previous.byTrace[trace], e.kept.Now.byTrace[trace]}
+	return [...][]innerRun{e.kept.Previous.byTrace[trace].runs, e.kept.Now.byTrace[trace].runs}
+}
+
+// forgot reports whether a run that may be within one of a trace that began at this time was
+// forgotten to make room for others of that trace.
+func (e *innerRuns) forgot(trace pcommon.TraceID, began pcommon.Timestamp) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.kept.Now.forgot(trace, began) || e.kept.Previous.forgot(trace, began)
 }
 
 // countsFor reports whether the numbers of a run that it is within include its own: they

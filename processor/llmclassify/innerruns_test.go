@@ -370,7 +370,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		inner.ID = pcommon.SpanID{2, byte(n >> 8), byte(n)}
 		e.add(now, &assemble.Release{Trace: traceID(4), Run: inner}, assemble.Inner{}, wentWell)
 	}
-	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
+	assert.Len(t, e.kept.Now.byTrace[traceID(4)].runs, maxInnerRuns)
 
 	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, a, new(lifetime))
 	for n := range uint64(1000) {
@@ -412,6 +412,44 @@ func TestInnerRunsForgotten(t *testing.T) {
 		v := verdicts(h.out())[1]
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "room for %d: %s", room, v.words())
+	}
+}
+
+// A trace may have any number of runs, beneath a root that is still open. Where some were
+// forgotten to make room for others of the trace, a run that began later was around none of them.
+func TestManyRunsBeneathARoot(t *testing.T) {
+	play := func(t *testing.T, counted bool, began, start float64) verdict {
+		h := newHarness(t, defaultConfig(), nil)
+		at := start
+		for n := range 2 * maxInnerRuns {
+			id := pcommon.SpanID{1, byte(n >> 8), byte(n)}
+			f := newForest(t)
+			f.add(runSpan(9, 0, 0, 1, 0), id, spanID(99), at, at+1)
+			request := f.add(shownText(8, 0), pcommon.SpanID{2, byte(n >> 8), byte(n)}, id, at+0.1, at+0.9)
+			request.Attributes().PutStr(string(semconv.RunIDKey), id.String())
+			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
+			at++
+		}
+		run := runSpan(1, 0, 0, 1, 0).failed("429")
+		if !counted {
+			run = uncountedRun(0, 1)[0]
+		}
+		f := newForest(t)
+		f.add(run, spanID(1), spanID(99), began, at+1)
+		f.add(uncountedRun(0, 1)[1], spanID(2), spanID(1), at+0.5, at+0.6)
+		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
+		h.pass(t, defaultMaxHold)
+		return verdicts(h.out())[1]
+	}
+	for _, counted := range []bool{false, true} {
+		const start, forgotten = 100, 100 + maxInnerRuns
+		assert.Equal(t, safe, play(t, counted, start+2*maxInnerRuns, start).safety, "it began after all of them, counted %v", counted)
+		assert.Equal(t, safe, play(t, counted, forgotten+11, start).safety, "it is beside those that are kept, counted %v", counted)
+		for _, began := range []float64{forgotten + 5, forgotten - 5, start - 5, 0} {
+			v := play(t, counted, began, start)
+			assert.Equal(t, confirm, v.safety, "it began at %v, counted %v", began, counted)
+			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
+		}
 	}
 }
 
