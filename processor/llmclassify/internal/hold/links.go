@@ -27,8 +27,13 @@ const linksPerSpan = 16
 // links are the links of a trace. There may be many, of which few are looked up: lists that
 // are sorted by id, each at most half as long as the one before it.
 type links struct {
-	lists  [][][2]pcommon.SpanID // id and parent; the first of several counts
-	n      int
+	lists [][][2]pcommon.SpanID // id and parent; the first of several counts
+	n     int
+	// absent is the last id that was looked for in the lists and is in none of them.
+	absent struct {
+		known bool
+		id    pcommon.SpanID
+	}
 	joined map[pcommon.SpanID]pcommon.SpanID // what takes the place of spans that are not here, see joinResponse
 }
 
@@ -47,6 +52,7 @@ func (l *links) add(links []Link) {
 		l.lists = l.lists[:n-1]
 	}
 	l.lists = append(l.lists, list)
+	l.absent.known = false
 }
 
 func compareLinks(a, b [2]pcommon.SpanID) int { return bytes.Compare(a[0][:], b[0][:]) }
@@ -72,14 +78,19 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, ok
 }
 
-// passed returns the parent of a span that passed.
+// passed returns the parent of a span that passed. The same one is often looked for many times:
+// the parent of many runs.
 func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
+	if l.absent.known && id == l.absent.id {
+		return parent, false
+	}
 	for _, list := range l.lists {
 		at, ok := slices.BinarySearchFunc(list, id, func(link [2]pcommon.SpanID, id pcommon.SpanID) int { return bytes.Compare(link[0][:], id[:]) })
 		if ok {
 			return list[at][1], true
 		}
 	}
+	l.absent.known, l.absent.id = true, id
 	return parent, false
 }
 
