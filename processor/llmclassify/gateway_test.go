@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -19,6 +20,31 @@ func served(server, client spanSpec) []spanSpec {
 	server = server.in(gatewayService)
 	server.kind = ptrace.SpanKindServer
 	return []spanSpec{client.in(gatewayService), server}
+}
+
+// Where more requests of other services may explain a failure than are looked at, the
+// others may show that a repetition does not help.
+func TestManyUpstreamRequests(t *testing.T) {
+	for _, beneath := range []bool{true, false} {
+		for attempts, want := range map[int]semconv.RetrySafety{10: semconv.RetrySafetyNoRetry, 127: semconv.RetrySafetyNoRetry, 300: confirm, 2000: confirm} {
+			f := newForest(t)
+			f.add(runSpan(1, 0, 0, 1, 0).failed("x"), spanID(1), pcommon.SpanID{}, 0, 10)
+			f.add(requestSpan(2, 1, 0, 1).refused(503, semconv.ProviderErrorKindOverloaded, ""), spanID(2), spanID(1), 0.1, 9)
+			above := spanID(3)
+			if beneath {
+				above = spanID(2)
+			}
+			for n := range attempts {
+				s := requestSpan(9, 50, 0, 1).refused(503, semconv.ProviderErrorKindOverloaded, "").in(gatewayService)
+				if n == attempts-1 {
+					s = requestSpan(9, 50, 0, 1).refused(401, semconv.ProviderErrorKindAuthentication, "").in(gatewayService)
+				}
+				f.add(s, many(n), above, 0.2+0.001*float64(n), 0.2+0.001*float64(n+1))
+			}
+			v := judgeCalls(t, 0, f)
+			assert.Equal(t, want, v[1].safety, "%d, beneath it %v", attempts, beneath)
+		}
+	}
 }
 
 // A gateway's spans come from another process, before the agent's, with them or

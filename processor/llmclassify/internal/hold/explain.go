@@ -8,7 +8,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// maxForeign bounds the items of other runs that are evidence for one.
+// maxForeign bounds the items of other runs that are evidence for one. Of four times as many
+// it is looked at whether they are.
 const maxForeign = 128
 
 // foreignRequests are the requests of a trace, by their start. Its zero value is not filled
@@ -48,7 +49,7 @@ func (f *foreignRequests[F]) fill(groups []*group[F], same func(a, b *Item[F]) b
 
 // addForeign adds requests of other groups to g as evidence for its items that are
 // Unexplained or Upstream: those beneath one of these, and those of other services at their
-// time, in the order of their start.
+// time, in the order of their start. If there are more than are looked at, g lacks parts.
 func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreignRequests[F]) {
 	if len(groups) < 2 {
 		return
@@ -57,11 +58,14 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreig
 		requests.fill(groups, b.sameService)
 	}
 	var taken []int
-	take := func(i int) bool {
-		if len(taken) < maxForeign && requests.byStart[i].of != g && !requests.byStart[i].Gone() {
+	take := func(i int) {
+		switch r := &requests.byStart[i]; {
+		case r.of == g || r.Gone():
+		case len(taken) < maxForeign:
 			taken = append(taken, i)
+		default:
+			g.cut = true
 		}
-		return len(taken) < maxForeign
 	}
 	var from, to pcommon.Timestamp
 	var one *Item[F] // one of those that are to be explained; nil where they are of several services
@@ -71,7 +75,7 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreig
 			continue
 		}
 		for _, i := range requests.beneath[it.ID] {
-			if !take(i) {
+			if take(i); g.cut {
 				break
 			}
 		}
@@ -87,19 +91,26 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreig
 	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, maxSkew), func(r foreignRequest[F], at pcommon.Timestamp) int {
 		return cmp.Compare(r.Start, at)
 	})
-	looked := 0
-	for i := begin; !requests.one && i < len(requests.byStart) && looked < 4*maxForeign; i++ {
+	slices.Sort(taken)
+	beneath, looked := taken, 0
+	for i := begin; !requests.one && !g.cut && i < len(requests.byStart); i++ {
 		r := &requests.byStart[i]
 		if r.Start > to+maxSkew {
 			break
 		}
-		looked++
-		if r.End <= to+maxSkew && (one == nil || !b.sameService(one, r.Item)) && !take(i) {
+		if looked++; looked > 4*maxForeign {
+			g.cut = true
 			break
+		}
+		if r.End > to+maxSkew || one != nil && b.sameService(one, r.Item) {
+			continue
+		}
+		if _, found := slices.BinarySearch(beneath, i); !found {
+			take(i)
 		}
 	}
 	slices.Sort(taken)
-	for _, i := range slices.Compact(taken) {
+	for _, i := range taken {
 		r := &requests.byStart[i]
 		b.read(r.Item) // it may be released before g is
 		g.others = append(g.others, Member[F]{Item: r.Item, Above: r.above, Foreign: true})

@@ -32,6 +32,7 @@ type group[F any] struct {
 	upstream    bool
 	gaps        bool        // runs within it may be here whose spans are not
 	others      []Member[F] // of other groups, where unexplained or upstream
+	cut         bool        // there are more than these
 }
 
 // isRun reports whether they belong to a run, and are not just spans under one parent: the
@@ -415,7 +416,7 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int, lac
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release[F]{
 		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing:   t.missing || t.untested || t.unplaced || t.incomplete != nil && t.incomplete(g.place.Run),
+		Missing:   t.missing || t.untested || t.unplaced || g.cut || t.incomplete != nil && t.incomplete(g.place.Run),
 		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || lacks,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
