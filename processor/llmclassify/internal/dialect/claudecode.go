@@ -160,8 +160,8 @@ func claudeRequest(span ptrace.Span, r *classify.Request) {
 // claudeAttempts counts the attempts of a request. The attribute numbers those since the
 // stream last broke.
 func claudeAttempts(span ptrace.Span) (n int) {
-	for i := range min(span.Events().Len(), maxEvents) {
-		if span.Events().At(i).Name() == eventClaudeAttempt {
+	for event := range eventsOf(span) {
+		if event.Name() == eventClaudeAttempt {
 			n++
 		}
 	}

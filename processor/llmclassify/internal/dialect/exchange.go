@@ -72,9 +72,10 @@ const maxURL = 512
 // is not: its exchanges are not kept as evidence, whether they went well or not. One that
 // failed, without the one that later went well, would be false evidence.
 func mayBeModelCall(url string) bool {
+	long := len(url) > maxURL
 	url = url[:min(len(url), maxURL)]
 	if at := strings.IndexAny(url, "?#"); at >= 0 {
-		url = url[:at]
+		url, long = url[:at], false
 	}
 	_, rest, _ := strings.Cut(url, "://")
 	if _, path, _ := strings.Cut(rest, "/"); path == "" {
@@ -87,7 +88,7 @@ func mayBeModelCall(url string) bool {
 			}
 		}
 	}
-	return false
+	return long
 }
 
 // ReadExchange reads the span of an HTTP client ([Head.Exchange]): undici's, otelhttp's,

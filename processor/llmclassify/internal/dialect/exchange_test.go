@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -168,4 +169,15 @@ func TestExplainKeepsWhatTheProducerSaw(t *testing.T) {
 	before := *r
 	Explain(r, []Exchange{exchangeOf(t, undici(200, "UND_ERR_SOCKET"))})
 	assert.Equal(t, before, *r)
+}
+
+// A URL that is too long to be searched may be that of a model.
+func TestMayBeModelCall(t *testing.T) {
+	long := strings.Repeat("/files", maxURL/6)
+	for url, want := range map[string]bool{
+		"": true, "https://gateway.example.com": true, "https://example.com/v1/messages": true, "https://example.com/orders": false,
+		"https://example.com" + long: true, "https://example.com/files?key=" + long: false,
+	} {
+		assert.Equal(t, want, mayBeModelCall(url), url)
+	}
 }

@@ -37,12 +37,24 @@ func (f *fault) basis() classify.Basis {
 	}
 }
 
-// Bounds of the events of a span that are read. Some producers write an event for each
-// message of a history before the exception.
+// Bounds of the events of a span that are read: the last ones. Some producers write an event
+// for each message of a history before the exception.
 const (
 	maxEvents     = 256
 	maxExceptions = 32
 )
+
+// eventsOf are the events of a span in their order.
+func eventsOf(span ptrace.Span) iter.Seq[ptrace.SpanEvent] {
+	return func(yield func(ptrace.SpanEvent) bool) {
+		n := span.Events().Len()
+		for i := max(0, n-maxEvents); i < n; i++ {
+			if !yield(span.Events().At(i)) {
+				return
+			}
+		}
+	}
+}
 
 // lastEvents are the events of a span, the last one first.
 func lastEvents(span ptrace.Span) iter.Seq[ptrace.SpanEvent] {
@@ -65,8 +77,7 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 	var said failure
 	var class string
 	exceptions := 0
-	for i := range min(span.Events().Len(), maxEvents) {
-		event := span.Events().At(i)
+	for event := range eventsOf(span) {
 		if event.Name() != otelsemconv.ExceptionEventName {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -199,5 +200,19 @@ func TestProviderClasses(t *testing.T) {
 	} {
 		_, _, facts := node(class).read(t)
 		checkVerdict(t, facts.Request, ofProvider(want.cause, want.safety), []truth{{semconv.ClassProviderError, semconv.OriginProvider, want.safety}})
+	}
+}
+
+// Some producers write an event for each message of a long history before the exception.
+func TestExceptionAfterManyEvents(t *testing.T) {
+	for _, before := range []int{0, maxEvents - 1, maxEvents, 10 * maxEvents} {
+		span := ptrace.NewSpan()
+		for range before {
+			span.Events().AppendEmpty().SetName("gen_ai.user.message")
+		}
+		exception := span.Events().AppendEmpty()
+		exception.SetName("exception")
+		exception.Attributes().PutStr("exception.type", "ECONNRESET")
+		assert.Equal(t, semconv.TransportCauseConnectionReset, faultOf(span, "").transport, "after %d events", before)
 	}
 }

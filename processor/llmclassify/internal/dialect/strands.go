@@ -80,8 +80,8 @@ func strandsRun(span ptrace.Span, run *classify.Run) {
 
 // choiceReason is the finish reason in the event of an answer, or "".
 func choiceReason(span ptrace.Span) string {
-	for i := range min(span.Events().Len(), maxEvents) {
-		if event := span.Events().At(i); event.Name() == eventChoice {
+	for event := range eventsOf(span) {
+		if event.Name() == eventChoice {
 			if v, ok := event.Attributes().Get(keyChoiceFinish); ok {
 				return shortString(v)
 			}
