@@ -106,6 +106,13 @@ var shapes = []shape{
 		}
 		runsBeneath(w, n, above)
 	}},
+	{name: "runs beneath a chain of requests", largest: 40_000, config: early, write: func(w *writer, n int) {
+		above := w.root
+		for range 120 {
+			above = w.request(w.id(), above, pcommon.SpanID{}).SpanID()
+		}
+		runsBeneath(w, n, above)
+	}},
 	{
 		name: "a run without end, span_limit", config: map[string]any{"max_spans_per_run": 500, "max_hold": "200ms", "settle": "50ms"},
 		write: func(w *writer, n int) { endless(w, n, 1) },

@@ -411,3 +411,41 @@ func TestRefusedSpansOfOneID(t *testing.T) {
 		assert.NotEqual(t, safe, verdictOf(s).safety)
 	}
 }
+
+// Requests under one parent, which passed: that one of them is on its way.
+func TestRequestsUnderOneParentAwait(t *testing.T) {
+	under := func(s spanSpec) spanSpec { s.parent = 9; return s }
+	limited := func(id byte, from float64) spanSpec {
+		return under(requestSpan(id, 0, from, from+0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"))
+	}
+	shown := under(requestSpan(5, 0, 1, 1.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}))
+	held := []spanSpec{limited(3, 10), limited(4, 12), otherSpan(9, 0, 0, 100)}
+	verdict := func(h *harness) semconv.RetrySafety { return verdictOf(spansOf(h.out())[spanID(4)]).safety }
+
+	h, _ := newFlakyHarness(t, defaultConfig())
+	h.consume(t, append(held, shown)...)
+	h.pass(t, defaultMaxHold)
+	require.Equal(t, confirm, verdict(h), "here")
+
+	h, next := newFlakyHarness(t, defaultConfig())
+	h.consume(t, held...)
+	h.refuse(t, next, shown)
+	h.pass(t, defaultMaxHold)
+	require.Equal(t, confirm, verdict(h), "refused")
+
+	for _, longer := range []time.Duration{0, time.Second} {
+		h, next = newFlakyHarness(t, defaultConfig())
+		h.consume(t, held...)
+		next.fail = func(ptrace.Traces) error {
+			next.fail = nil
+			h.pass(t, defaultMaxHold)
+			if longer > 0 {
+				h.pass(t, longer)
+			}
+			return nil
+		}
+		require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, shown, otherSpan(90, 0, 0, 1).of(9))))
+		h.pass(t, 5*time.Millisecond)
+		assert.Equal(t, confirm, verdict(h), "on its way for %v longer", longer)
+	}
+}

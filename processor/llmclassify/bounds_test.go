@@ -62,10 +62,10 @@ func (f forest) addRefused(parent pcommon.SpanID, from, to float64) {
 	f.add(spans[1], spanID(2), spanID(1), from+0.1, from+0.2)
 }
 
-// addShown adds an uncounted run with a request that showed text.
-func (f forest) addShown(run, request byte, parent pcommon.SpanID, from, to float64) {
-	f.add(unannounced(runSpan(run, 0, 0, 1, 0)).failed("x"), spanID(run), parent, from, to)
-	f.add(shownText(request, run), spanID(request), spanID(run), from+0.1, to-0.1)
+// addShown adds run 4, an uncounted one, with request 5, which showed text.
+func (f forest) addShown(parent pcommon.SpanID, from, to float64) {
+	f.add(unannounced(runSpan(4, 0, 0, 1, 0)).failed("x"), spanID(4), parent, from, to)
+	f.add(shownText(5, 4), spanID(5), spanID(4), from+0.1, to-0.1)
 }
 
 func shownText(id, run byte) spanSpec {
@@ -157,7 +157,7 @@ func TestDeepRun(t *testing.T) {
 		f, inner := newForest(t), newForest(t)
 		f.addRefused(pcommon.SpanID{}, 0, 2)
 		above := f.addChain(otherSpan(9, 1, 0, 1), depth, spanID(1), 0.3, 6)
-		inner.addShown(4, 5, above, 1, 5)
+		inner.addShown(above, 1, 5)
 		assert.Equal(t, confirm, judgeCalls(t, defaultSettle/2, f.clone(), inner.clone())[1].safety, "%d, later", depth)
 		inner.ResourceSpans().MoveAndAppendTo(f.ResourceSpans())
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
@@ -170,7 +170,7 @@ func TestManyNestedRuns(t *testing.T) {
 		f := newForest(t)
 		above := f.addChain(unannounced(runSpan(9, 0, 1, 0, 0)).failed("429"), depth, pcommon.SpanID{}, 0, 10)
 		f.addRefused(above, 1, 2)
-		f.addShown(4, 5, spanID(1), 1.3, 5) // outlasts it
+		f.addShown(spanID(1), 1.3, 5) // outlasts it
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
 	}
 }
@@ -283,7 +283,7 @@ func TestOrderOfOpenRuns(t *testing.T) {
 	f := newForest(t)
 	f.add(unannounced(runSpan(9, 0, 0, 1, 0)), spanID(9), spanID(99), 0, 10)
 	f.addRefused(spanID(9), 1, 5)
-	f.addShown(4, 5, spanID(98), 2, 3)
+	f.addShown(spanID(98), 2, 3)
 	assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety)
 }
 

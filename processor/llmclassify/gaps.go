@@ -41,11 +41,13 @@ func (l *lifetime) lacks(now time.Time, from, to pcommon.Timestamp) bool {
 	return int64(from) < began+int64(clockSkew) && int64(to) > began-int64(l.period) //nolint:gosec // before 2262
 }
 
-// outlives reports whether a run is longer than what is remembered of the runs within it for
-// certain. Where it did not end just now, it comes from a recording, and its own time counts.
+// outlives reports whether a run began before what is remembered of the runs within it for
+// certain. It may come long after its end. If it began before this process did, it comes from a
+// recording, or is judged by what was recalled, and its own time counts.
 func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
-	if age := now.Sub(to.AsTime()); age > -clockSkew && age < l.period {
-		to = pcommon.NewTimestampFromTime(now)
+	began := l.began.Load()
+	if to <= from || began != 0 && int64(from) >= began { //nolint:gosec // before 2262
+		to = max(to, pcommon.NewTimestampFromTime(now))
 	}
 	return to > from && time.Duration(to-from) > l.period-clockSkew //nolint:gosec // the difference of two times
 }

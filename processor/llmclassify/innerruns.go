@@ -23,6 +23,7 @@ type innerRun struct {
 	counts   bool           // the numbers that the run around it announces include its own
 	taken    bool           // it is a part of what another run did
 	by       pcommon.SpanID // that run
+	byTime   bool           // its parents do not show it
 	covered  bool           // that run is kept, too, with what this one did
 }
 
@@ -143,8 +144,9 @@ func (g runsByTrace) eachNeeded(visit func(pcommon.TraceID)) {
 	}
 }
 
-// spare reports whether what it did is known of another run that is kept.
-func (r innerRun) spare() bool { return r.taken && r.covered }
+// spare reports whether what it did is known of another run that is kept, and that all runs
+// around it are around, too.
+func (r innerRun) spare() bool { return r.taken && r.covered && !r.byTime }
 
 // add adds a run in place of spare ones, or of the oldest one that is a part of another run, or
 // of the oldest one, where there are many of the trace.
@@ -199,31 +201,52 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	endless := false
-	var member func(pcommon.SpanID) bool
-	for _, list := range e.lists(release.Trace) {
+	lists := e.lists(release.Trace)
+	if len(lists[0])+len(lists[1]) == 0 {
+		return inner
+	}
+	outer := assemble.NewOuter(release.Of, run, membersOf(release))
+	type nested struct {
+		*innerRun
+		assemble.Nesting
+	}
+	var within []nested
+	taken := false
+	for _, list := range lists {
 		for i := range list {
-			if member == nil {
-				member = membersOf(release)
-			}
 			r := &list[i]
-			within := (!r.covered || r.by == run.ID) && r.position.Within(release.Of, run, member)
-			endless = endless || r.position.Endless
-			if !within {
+			if r.spare() && r.by != run.ID {
 				continue
 			}
-			inner.Ended(r.well)
-			did := r.did
-			if !r.countsFor(run) {
-				did.Requests, did.Tools = 0, 0
-			}
-			inner.Effects = inner.Effects.Join(did)
-			if release.Final {
-				r.taken, r.by = true, run.ID
+			if nesting := outer.Nests(&r.position); nesting != assemble.Outside {
+				within = append(within, nested{r, nesting})
+				taken = taken || r.taken
 			}
 		}
 	}
-	if endless {
+	var ids map[pcommon.SpanID]struct{}
+	if taken {
+		ids = make(map[pcommon.SpanID]struct{}, len(within))
+		for _, r := range within {
+			ids[r.id] = struct{}{}
+		}
+	}
+	for _, r := range within {
+		if _, ok := ids[r.by]; ok && r.taken { // what it did is a part of what that one did
+			continue
+		}
+		inner.Ended(r.well)
+		did := r.did
+		if !r.countsFor(run) {
+			did.Requests, did.Tools = 0, 0
+		}
+		inner.Effects = inner.Effects.Join(did)
+		if release.Final {
+			r.taken, r.by, r.byTime = true, run.ID, r.Nesting == assemble.WithinByTime
+		}
+	}
+	release.Missing = release.Missing || outer.Unknown
+	if outer.Endless {
 		e.judged.Forgot(release.Trace)
 	}
 	return inner
@@ -233,9 +256,10 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 func (e *innerRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	outer := assemble.NewOuter(t, run, nil)
 	for _, list := range e.lists(t.ID()) {
 		for i := range list {
-			if r := &list[i]; r.countsFor(run) && r.position.Within(t, run, nil) {
+			if r := &list[i]; r.countsFor(run) && outer.Nests(&r.position) != assemble.Outside {
 				requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
 				tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
 			}

@@ -65,10 +65,37 @@ func innermostFirst(releases []assemble.Release, order []int) {
 			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
 		)
 	})
+	setMissing(releases, order, broken, lasts)
 }
 
+// setMissing notes in the runs that go before one that may be within them by its time that they
+// lack it. It goes later because a run within it lasts longer than they do.
+func setMissing(releases []assemble.Release, order, broken []int, lasts map[int]pcommon.Timestamp) {
+	const maxLater = 64 // of more it is not tested whose they may be
+	late := make(map[int]bool)
+	for _, i := range broken {
+		late[i] = lasts[i] > lasted(releases[i].Run)
+	}
+	var later []*assemble.Item
+	for _, i := range slices.Backward(order) {
+		run := releases[i].Run
+		if !isRun(&releases[i]) {
+			continue
+		}
+		if len(later) > maxLater || slices.ContainsFunc(later, func(inner *assemble.Item) bool { return assemble.During(inner, run) }) {
+			releases[i].Missing = true
+		}
+		if late[i] {
+			later = append(later, run)
+		}
+	}
+}
+
+// lasted is for how long a run lasted; 0 where it did not end.
+func lasted(run *assemble.Item) pcommon.Timestamp { return run.End - min(run.Start, run.End) }
+
 // runsAround finds the nearest run around each one, and the runs without one above which
-// something is missing.
+// something is missing. If the parents of one are too many to follow, all may lack it.
 func runsAround(releases []assemble.Release, order []int) (around map[int]int, broken []int) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
@@ -83,6 +110,7 @@ func runsAround(releases []assemble.Release, order []int) (around map[int]int, b
 	}
 	around = make(map[int]int, len(order))
 	var ids []pcommon.SpanID
+	tooFar := false
 	for _, i := range order {
 		if !isRun(&releases[i]) {
 			continue
@@ -98,6 +126,10 @@ func runsAround(releases []assemble.Release, order []int) (around map[int]int, b
 		if _, within := around[i]; to != hold.Rooted && !within {
 			broken = append(broken, i)
 		}
+		tooFar = tooFar || to == hold.Endless
+	}
+	for _, i := range order {
+		releases[i].Missing = releases[i].Missing || tooFar && isRun(&releases[i])
 	}
 	return around, broken
 }
@@ -136,8 +168,7 @@ func longestWithin(releases []assemble.Release, order []int, around, depths map[
 	lasts := make(map[int]pcommon.Timestamp, len(order))
 	for _, i := range inward {
 		if isRun(&releases[i]) {
-			run := releases[i].Run
-			lasts[i] = max(lasts[i], run.End-min(run.Start, run.End))
+			lasts[i] = max(lasts[i], lasted(releases[i].Run))
 			if outer, ok := around[i]; ok {
 				lasts[outer] = max(lasts[outer], lasts[i])
 			}

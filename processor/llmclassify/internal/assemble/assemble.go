@@ -149,7 +149,8 @@ func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
 			run.Requests = append(run.Requests, j.run.Requests[n])
 		}
 	}
-	if len(run.Requests) == 0 && !release.LinksLost && release.Reason != hold.Memory {
+	early := release.Reason == hold.Memory || release.Reason == hold.Shutdown && !release.Settled
+	if len(run.Requests) == 0 && !release.LinksLost && !early {
 		return nil
 	}
 	run.Inner = j.verdicts.Effects // it did all of that

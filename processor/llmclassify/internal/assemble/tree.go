@@ -137,95 +137,6 @@ func yielding(t *Trace, run pcommon.SpanID) *Item {
 	return nil
 }
 
-// Position is where a run is in its trace.
-type Position struct {
-	Parent     pcommon.SpanID
-	Around     pcommon.SpanID // the run around it, if its producer names it; else empty
-	Start, End pcommon.Timestamp
-	Service    Service
-
-	// above is the first id above it of which it is not known that the span passed. So what
-	// passed need not be known any more when the run around it is judged.
-	above pcommon.SpanID
-	// Endless: the chain of parents is too long to follow.
-	Endless bool
-}
-
-// PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
-func PositionOf(t *Trace, run *Item) Position {
-	s := Position{
-		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
-		above: run.Parent,
-	}
-	if !run.Run.IsEmpty() {
-		s.above = run.Run
-	}
-	s.follow(t)
-	return s
-}
-
-// follow follows the chain upwards over spans that passed.
-func (s *Position) follow(t *Trace) {
-	if t == nil {
-		return
-	}
-	for range maxDepth {
-		above, ok := passedOver(t, s.above)
-		if !ok {
-			return
-		}
-		s.above = above
-	}
-	s.Endless = true
-}
-
-// Within reports whether a run is within the run outer: its parents, or the runs that it
-// and they name, lead to outer or to a member of outer. If that chain breaks off, it is
-// within outer if it began and ended within outer's time, and is not beside it. If nothing
-// of the trace is here, t is nil. It remembers what passed above it, and whether the chain is
-// too long to follow.
-func (s *Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
-	if s.Endless {
-		return false
-	}
-	id, passed := s.above, true // passed: all of the spans so far did
-	for range maxDepth {
-		switch {
-		case id.IsEmpty():
-			return false
-		case id == outer.ID || member != nil && member(id):
-			return true
-		}
-		above, seen := above(t, id)
-		if !seen {
-			return s.during(outer)
-		}
-		if passed {
-			if _, passed = passedOver(t, id); passed {
-				s.above = above
-			}
-		}
-		id = above
-	}
-	s.Endless = true
-	return false
-}
-
-// passedOver is the parent of a span that passed and is not held.
-func passedOver(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
-	if t.Item(id) != nil {
-		return above, false
-	}
-	return t.Passed(id)
-}
-
-// during reports whether the run, whose chain breaks off, began and ended within the time
-// of a longer one, as their clocks show, and is not beside it.
-func (s *Position) during(outer *Item) bool {
-	from, to := timeOf(outer, s.Service == ServiceOf(outer))
-	return s.Parent != outer.Parent && from <= s.Start && s.End <= to && s.End-s.Start < outer.End-outer.Start
-}
-
 // Around appends the ids that lead upwards from the run of a run span, as in
 // [Position.Within], and reports where they end.
 func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID, to hold.Chain) {
@@ -245,13 +156,6 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID,
 		id = above
 	}
 	return ids, hold.Endless
-}
-
-// During reports whether the run of a run span, whose chain breaks off, is within the run of
-// another one by their time.
-func During(inner, outer *Item) bool {
-	s := PositionOf(nil, inner)
-	return s.during(outer)
 }
 
 // above is the run that a span names, or else its parent, if the span is held or passed.

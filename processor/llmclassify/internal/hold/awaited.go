@@ -51,7 +51,7 @@ func (b *Buffer[F]) lacks(t *Trace[F], g *group[F]) bool {
 	switch {
 	case g.run != nil && g.run.End != 0:
 		return a.mayBeOf(g.place.Run, g.start, max(g.until, g.run.End))
-	case g.place.Open: // when it began is not known
+	case g.place.Open || g.run == nil && t.Item(g.place.Run) == nil: // when it began is not known
 		return a.mayBeOf(g.place.Run, 0, 0)
 	default:
 		return a.mayBeOf(g.place.Run, g.start, 0)
@@ -60,7 +60,7 @@ func (b *Buffer[F]) lacks(t *Trace[F], g *group[F]) bool {
 
 // What has been held for Config.MaxHold waits for calls with spans of its trace that are on
 // their way, at most maxPatience longer: these may be a part of it, and mostly come at once.
-// Then it is looked at again after each glance.
+// It is looked at again after each glance, which become longer the longer it waits.
 const (
 	maxPatience = time.Second // or less, see expirySlack
 	glance      = age(5 * time.Millisecond)
@@ -69,15 +69,15 @@ const (
 // waitsForCalls reports whether the spans of a trace that have been held for Config.MaxHold wait
 // for calls that are on their way, and until when.
 func (b *Buffer[F]) waitsForCalls(t *Trace[F], now age) bool {
-	patience := age(min(maxPatience, b.cfg.MaxHold/expirySlack))
-	if now >= t.oldestHeld().arrived+age(b.cfg.MaxHold)+patience {
+	due := t.oldestHeld().arrived + age(b.cfg.MaxHold)
+	if now >= due+age(min(maxPatience, b.cfg.MaxHold/expirySlack)) {
 		return false
 	}
 	a := b.awaits(t)
 	if !slices.ContainsFunc(a.Spans, func(s AwaitedSpan) bool { return s.ID.IsEmpty() }) {
 		return false
 	}
-	t.patient = now + glance
+	t.patient = now + max(glance, now-due)
 	return true
 }
 

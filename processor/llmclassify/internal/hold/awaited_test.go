@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
@@ -43,4 +44,28 @@ func TestMayBeOf(t *testing.T) {
 	}
 	assert.False(t, (&Awaited{}).mayBeOf(run, from, 0))
 	assert.False(t, (&Awaited{Spans: []AwaitedSpan{{From: 1, To: 1}}}).mayBeOf(pcommon.SpanID{}, from, to), "neither has a run")
+}
+
+// A trace that waits for a call is looked at a few times, not every few milliseconds.
+func TestGlances(t *testing.T) {
+	cfg := config()
+	cfg.MaxHold = 8 * maxPatience
+	looked := 0
+	cfg.Awaits = func(pcommon.TraceID) Awaited {
+		looked++
+		return Awaited{Spans: []AwaitedSpan{{From: 1, To: 1}}}
+	}
+	b := New(t0, cfg)
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1)}))
+	due := t0.Add(cfg.MaxHold)
+	looked = 0
+	for now := due; now.Before(due.Add(maxPatience)); {
+		assert.Empty(t, b.Due(now, 10), "it waits for the call")
+		next, ok := b.Next()
+		require.True(t, ok)
+		require.True(t, next.After(now))
+		now = next
+	}
+	assert.LessOrEqual(t, looked, 12)
+	assert.Len(t, b.Due(due.Add(2*maxPatience), 10), 1)
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"maps"
@@ -398,6 +399,7 @@ func FuzzRecall(f *testing.F) {
 	f.Add([]byte(judgedMagic))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if len(value) >= sealSize { // get past the checksum
+			value = bytes.Clone(value)
 			copy(value, judgedMagic)
 			sealed(value)
 		}

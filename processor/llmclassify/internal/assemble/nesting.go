@@ -1,0 +1,204 @@
+package assemble
+
+import (
+	"math"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Position is where a run is in its trace.
+type Position struct {
+	Parent     pcommon.SpanID
+	Around     pcommon.SpanID // the run around it, if its producer names it; else empty
+	Start, End pcommon.Timestamp
+	Service    Service
+
+	// above is the first id above it of which it is not known that the span passed. So what
+	// passed need not be known any more when the run around it is judged.
+	above pcommon.SpanID
+	// Endless: the chain of parents is too long to follow.
+	Endless bool
+}
+
+// PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
+func PositionOf(t *Trace, run *Item) Position {
+	s := Position{
+		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
+		above: run.Parent,
+	}
+	if !run.Run.IsEmpty() {
+		s.above = run.Run
+	}
+	s.follow(t)
+	return s
+}
+
+// follow follows the chain upwards over spans that passed.
+func (s *Position) follow(t *Trace) {
+	if t == nil || s.Endless {
+		return
+	}
+	for range maxDepth {
+		above, ok := passedOver(t, s.above)
+		if !ok {
+			return
+		}
+		s.above = above
+	}
+	s.Endless = true
+}
+
+// passedOver is the parent of a span that passed and is not held.
+func passedOver(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+	if t.Item(id) != nil {
+		return above, false
+	}
+	return t.Passed(id)
+}
+
+// during reports whether the run, whose chain breaks off, began and ended within the time
+// of a longer one, as their clocks show, and is not beside it. An end before the start is
+// none: such a run within another one did not last, and one around others did not end.
+func (s *Position) during(outer *Item) bool {
+	from, to := timeOf(outer, s.Service == ServiceOf(outer))
+	lasted, outerLasted := max(s.End, s.Start)-s.Start, outer.End-outer.Start
+	if outer.End < outer.Start {
+		to, outerLasted = math.MaxUint64, math.MaxUint64
+	}
+	longer := outerLasted > lasted || outerLasted == lasted && outer.Parent.IsEmpty()
+	return longer && s.Parent != outer.Parent && from <= s.Start && s.End <= to
+}
+
+// During reports whether the run of a run span, whose chain breaks off, is within the run of
+// another one by their time.
+func During(inner, outer *Item) bool {
+	s := PositionOf(nil, inner)
+	return s.during(outer)
+}
+
+// Nesting is whether a run is within another one.
+type Nesting uint8
+
+// The values of Nesting.
+const (
+	Outside      Nesting = iota
+	WithinByTime         // as far as their times show: the chain of its parents breaks off
+	WithinByChain
+)
+
+// Outer is a run that others may be within.
+type Outer struct {
+	run    *Item
+	of     *Trace // may be nil
+	member func(pcommon.SpanID) bool
+	steps  int
+	ends   map[pcommon.SpanID]chainEnd // by where a chain begins
+
+	// Unknown: of some runs it is not known whether they are within it, as there were too many
+	// spans above them.
+	Unknown bool
+	// Endless: of one of them the chain of its parents is too long to follow.
+	Endless bool
+}
+
+// NewOuter is a run of a trace. Its members are known where they have gone from the trace; t
+// and member may be nil.
+func NewOuter(t *Trace, run *Item, member func(pcommon.SpanID) bool) *Outer {
+	return &Outer{run: run, of: t, member: member}
+}
+
+// chainEnd is where a chain of parents leads to, in this number of steps.
+type chainEnd struct {
+	kind  endKind
+	steps int
+}
+
+type endKind uint8
+
+const (
+	endsAtRoot endKind = iota
+	endsAtRun          // at the outer run, or a member of it
+	endsUnseen         // at a span that is not here, and did not pass
+	endless
+)
+
+// maxOuterSteps bounds the spans that are looked at above all runs that may be within one.
+const maxOuterSteps = 4096
+
+// Nests reports whether a run is within this one: its parents, or the runs that it and they
+// name, lead to it or to a member of it. If that chain breaks off, it is within it if it began and
+// ended within its time, and is not beside it. The position remembers what passed above it, and
+// whether the chain is too long to follow.
+func (o *Outer) Nests(s *Position) Nesting {
+	end := chainEnd{kind: endless}
+	switch {
+	case s.Endless:
+	case o.steps >= maxOuterSteps:
+		o.Unknown = true
+		return Outside
+	default:
+		end = o.end(s.above)
+		s.follow(o.of)
+	}
+	switch end.kind {
+	case endsAtRun:
+		return WithinByChain
+	case endsUnseen:
+		if s.during(o.run) {
+			return WithinByTime
+		}
+	case endless:
+		s.Endless, o.Endless = true, true
+	case endsAtRoot:
+	}
+	return Outside
+}
+
+// end finds where the chain from this id upwards ends.
+func (o *Outer) end(id pcommon.SpanID) (end chainEnd) {
+	const few = 8 // steps that are as well made again
+	var path []pcommon.SpanID
+	steps := 0
+climb:
+	for {
+		if known, ok := o.ends[id]; ok {
+			end, steps = known, steps+known.steps
+			break
+		}
+		if steps++; steps > maxDepth {
+			break
+		}
+		o.steps++
+		switch {
+		case id.IsEmpty():
+			end.kind = endsAtRoot
+			break climb
+		case id == o.run.ID || o.member != nil && o.member(id):
+			end.kind = endsAtRun
+			break climb
+		}
+		path = append(path, id)
+		above, seen := above(o.of, id)
+		if !seen {
+			end.kind = endsUnseen
+			break
+		}
+		id = above
+	}
+	if steps > maxDepth {
+		end.kind = endless
+	}
+	if len(path) < few {
+		return end
+	}
+	if o.ends == nil {
+		o.ends = make(map[pcommon.SpanID]chainEnd)
+	}
+	for i, id := range path {
+		if i > 0 && end.kind == endless { // what is further up may be near enough to its end
+			break
+		}
+		o.ends[id] = chainEnd{end.kind, steps - i}
+	}
+	return end
+}
