@@ -87,7 +87,7 @@ func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
 				}
 				r := Run{Start: t0, End: at(60), Ended: facts[end%3], Failed: facts[end/3%3], Requests: []Request{request(0, 1, first)}}
 				if end/9%2 == 1 {
-					r.Abort.Source = semconv.AbortSourceUser
+					r.Abort.Source = [...]semconv.AbortSource{semconv.AbortSourceUser, semconv.AbortSourceUnknown}[n/ends%2]
 				}
 				before := earlier[(n/ends+n/ends/len(tools))%len(earlier)]
 				r.Requests[0].HistoryCalls, r.Requests[0].HistoryOutputs = before.calls, before.outputs
@@ -138,6 +138,9 @@ func runProblem(r *Run, scratch *[2]Verdicts) string {
 	}
 	if r.Abort.Source == semconv.AbortSourceUser && v.Run.Retry.Safety != NoRetry {
 		return "a run that a person stopped may be repeated: " + words(&v.Run)
+	}
+	if r.Abort.Source == semconv.AbortSourceUnknown && v.Run.Failed() && v.Run.Retry.Safety == SafeAutoRetry {
+		return "a run that a person may have stopped may be repeated unasked: " + words(&v.Run)
 	}
 	for i := range v.Requests {
 		if problem := verdictProblem(r, &v.Requests[i]); problem != "" {

@@ -45,6 +45,7 @@ var guards = [...]guard{
 	}},
 	{semconv.RetryReasonEvidenceIncomplete, UserConfirmedRetry, func(k *risk) bool {
 		return k.class == semconv.ClassApplicationError || // the failure of the application itself is not observed
+			k.abort == semconv.AbortSourceUnknown || // it may have been a person
 			!k.observed() || k.confidence() == semconv.ConfidenceLow // confidence is low for unclassified and run_abandoned
 	}},
 }

@@ -494,8 +494,12 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	case run.Failed == Yes, j.outcomeUnknown():
 		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	}
-	// If a person stopped the whole run, that decides, even if something failed first.
-	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
+	// If a person stopped the whole run, or it is not known who did, that decides, even if
+	// something failed first.
+	switch {
+	case run.Abort.Source == semconv.AbortSourceUser,
+		run.Abort.Source == semconv.AbortSourceUnknown && p.class != semconv.ClassLocalAbort,
+		p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort:
 		p.abort = run.Abort.Source
 	}
 	if OutcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {

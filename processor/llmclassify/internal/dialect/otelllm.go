@@ -55,7 +55,7 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.RequestProviderToolsKey):
 			r.ProviderTools = list(v, lists)
 		case string(semconv.RequestBackgroundKey):
-			r.Background = boolean(v)
+			r.Background = notFalse(v)
 		case string(semconv.HistoryToolCallsKey):
 			r.HistoryCalls = idList(v, lists)
 		case string(semconv.HistoryToolOutputsKey):
@@ -66,7 +66,7 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.StreamEndKey):
 			r.Ended = enum(v, semconv.ParseStreamEnd)
 		case string(semconv.StreamUnreadKey):
-			r.Unread = boolean(v)
+			r.Unread = notFalse(v)
 		case string(semconv.StreamEventsKey):
 			r.Events = count(v)
 		case string(semconv.StreamTextChunksKey):
@@ -105,17 +105,19 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.TransportCodeKey):
 			r.Transport.Code = codeValue(v)
 		case string(semconv.ProviderErrorKindKey):
-			r.Provider.Kind = enum(v, semconv.ParseProviderErrorKind)
+			r.Provider.Kind = enumOr(v, semconv.ParseProviderErrorKind, semconv.ProviderErrorKindUnknown)
 		case string(semconv.ProviderErrorCodeKey):
 			r.Provider.Code = codeValue(v)
 		case string(semconv.ProviderErrorInBandKey):
 			r.Provider.InBand = boolean(v)
 		case string(semconv.AbortSourceKey):
-			r.Abort.Source = enum(v, semconv.ParseAbortSource)
+			r.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
 		case string(semconv.AbortReasonKey):
 			r.Abort.Reason = codeValue(v)
 		case string(semconv.WatchdogKindKey):
-			r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind)
+			if r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind); r.Watchdog.Kind == semconv.WatchdogKindUnset && r.Abort.Source == semconv.AbortSourceUnset {
+				r.Abort.Source = semconv.AbortSourceUnknown // what stopped it is not known here
+			}
 		case string(semconv.WatchdogLimitKey):
 			r.Watchdog.Limit = seconds(v)
 		case string(semconv.RetryAfterKey):
@@ -159,7 +161,7 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 		case string(semconv.ToolOutputErrorKey):
 			t.DeliveryError = typeName(text(v))
 		case string(semconv.AbortSourceKey):
-			t.Abort.Source = enum(v, semconv.ParseAbortSource)
+			t.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
 		case string(semconv.AbortReasonKey):
 			t.Abort.Reason = codeValue(v)
 		}
@@ -182,7 +184,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 		case string(semconv.ClassificationTriggerKey):
 			judged = true
 		case string(semconv.AbortSourceKey):
-			run.Abort.Source = enum(v, semconv.ParseAbortSource)
+			run.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
 		case string(semconv.AbortReasonKey):
 			run.Abort.Reason = codeValue(v)
 		}

@@ -102,14 +102,18 @@ func TestOTelLLMAbsent(t *testing.T) {
 	assert.NotNil(t, r.HistoryOutputs)
 }
 
-// A value of the wrong type, or out of all bounds, was not observed.
+// A value of the wrong type, or out of all bounds, was not observed. Where there is a failure or
+// a deliberate end, it is not known of what kind; what may be true is.
 func TestOTelLLMWrong(t *testing.T) {
 	giant := strings.Repeat("x", 1<<20)
 	many := make([]any, 100)
 	for i := range many {
 		many[i] = strings.Repeat("y", i+1)
 	}
-	want := &classify.Request{Start: start, End: end}
+	want := &classify.Request{
+		Start: start, End: end, Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown}, Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
+		Background: true, Unread: true,
+	}
 	for name, v := range map[string]any{
 		"bool": true, "map": map[string]any{"a": 1}, "bytes": []byte("abc"), "empty": nil, "mixed list": []any{"a", 1},
 		"unknown word": "no such word", "negative": -1, "NaN": math.NaN(), "infinite": math.Inf(1), "giant": giant,
@@ -123,7 +127,7 @@ func TestOTelLLMWrong(t *testing.T) {
 				"llm.stream.tool_call_ids", "llm.stream.open_tool_call_ids", "llm.stream.provider_tools_started",
 				"llm.stream.time_to_headers", "llm.stream.last_progress", "llm.stream.longest_gap",
 				"llm.transport.stage", "llm.transport.cause", "llm.provider_error.kind", "llm.abort.source", "llm.watchdog.kind",
-				"llm.watchdog.limit", "llm.retry.after", "http.response.status_code", "gen_ai.response.finish_reasons", "llm.run.id",
+				"llm.request.background", "llm.stream.unread", "llm.watchdog.limit", "llm.retry.after", "http.response.status_code", "gen_ai.response.finish_reasons", "llm.run.id",
 			} {
 				attrs[key] = v
 			}

@@ -105,6 +105,12 @@ func boolean(v pcommon.Value) bool {
 	return v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
+// notFalse reports whether a value is true, or is none that can be read: what is careful of a
+// fact that makes a repetition less safe.
+func notFalse(v pcommon.Value) bool {
+	return v.Type() != pcommon.ValueTypeBool || v.Bool()
+}
+
 // fact is Yes or No for a boolean, not observed for other values.
 func fact(v pcommon.Value) classify.Fact {
 	if v.Type() != pcommon.ValueTypeBool {
@@ -121,6 +127,16 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 		}
 	}
 	return e
+}
+
+// enumOr is enum for a fact that makes a repetition less safe: a value that is not known here,
+// of a newer version for example, is this one.
+func enumOr[E comparable](v pcommon.Value, parse func(string) (E, bool), unknown E) E {
+	var unset E
+	if e := enum(v, parse); e != unset {
+		return e
+	}
+	return unknown
 }
 
 // list is a list of strings, nil if v is not a list or has an element of another type: a
