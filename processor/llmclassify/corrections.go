@@ -21,28 +21,36 @@ import (
 // announced. It is safe for concurrent use.
 type corrections struct {
 	// mu guards everything declared below
-	mu   sync.Mutex
-	kept *generations.Cache[spanKey, *judgedRun]
+	mu      sync.Mutex
+	kept    *generations.Cache[spanKey, *judgedRun]
+	byTrace map[pcommon.TraceID][]pcommon.SpanID // the last runs that are kept, at most maxCorrected
 }
 
 // judgedRun is a run that was judged.
 type judgedRun struct {
 	around    pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
+	service   assemble.Service
 	end       pcommon.Timestamp
 	did       classify.Effects
 	retry     classify.Retry // of its verdict; unset where it did not fail
+	corrected bool           // a late span has made it more careful
 	parts     []uint32       // marks of its requests and tools, with those that came late
 	sorted    bool           // parts are, since the first late span
 	announced bool           // as many parts as it announced, or more, were here
 }
 
-// note notes the mark of a late span. It reports whether it was not there.
-func (r *judgedRun) note(mark uint32) bool {
+// find finds the mark of a part.
+func (r *judgedRun) find(mark uint32) (at int, there bool) {
 	if !r.sorted {
 		slices.Sort(r.parts)
 		r.sorted = true
 	}
-	at, there := slices.BinarySearch(r.parts, mark)
+	return slices.BinarySearch(r.parts, mark)
+}
+
+// note notes the mark of a late span. It reports whether it was not there.
+func (r *judgedRun) note(mark uint32) bool {
+	at, there := r.find(mark)
 	if !there {
 		r.parts = slices.Insert(r.parts, at, mark)
 	}
@@ -50,15 +58,34 @@ func (r *judgedRun) note(mark uint32) bool {
 }
 
 // judgedRunSize is the memory of a run without its parts in bytes, with its share of the
-// map.
-const judgedRunSize = 256
+// maps.
+const judgedRunSize = 384
 
 // newCorrections keeps runs for at least one period and at most two, in at most this many
 // bytes.
 func newCorrections(period time.Duration, bytes int) *corrections {
 	kept := generations.NewCache[spanKey, *judgedRun](period, bytes/2)
 	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*cap(r.parts) }
-	return &corrections{kept: kept}
+	c := &corrections{kept: kept, byTrace: make(map[pcommon.TraceID][]pcommon.SpanID)}
+	kept.Removed = func(key spanKey) {
+		runs := slices.DeleteFunc(c.byTrace[key.trace], func(run pcommon.SpanID) bool { return run == key.id })
+		if c.byTrace[key.trace] = runs; len(runs) == 0 {
+			delete(c.byTrace, key.trace)
+		}
+	}
+	return c
+}
+
+// put keeps a run that is not kept.
+func (c *corrections) put(now time.Time, key spanKey, r *judgedRun) {
+	if !c.kept.Put(now, key, r) {
+		return
+	}
+	runs := c.byTrace[key.trace]
+	if len(runs) == maxCorrected {
+		runs = slices.Delete(runs, 0, 1)
+	}
+	c.byTrace[key.trace] = append(runs, key.id)
 }
 
 // setLimit changes the bytes.
@@ -75,10 +102,14 @@ func (c *corrections) size() int {
 	return c.kept.Size()
 }
 
-// markOf is four bytes of a span's id: two spans of a run that have them in common are taken
-// for one.
-func markOf(id pcommon.SpanID) uint32 {
-	return uint32(binary.LittleEndian.Uint64(id[:]) * 0x9e3779b97f4a7c15 >> 32) //nolint:gosec // 32 bits
+// markOf is 31 bits of a span's id, and whether it is a tool: two spans of a run that have them in
+// common are taken for one.
+func markOf(id pcommon.SpanID, role hold.Role) uint32 {
+	mark := uint32(binary.LittleEndian.Uint64(id[:])*0x9e3779b97f4a7c15>>32) &^ 1 //nolint:gosec // 32 bits
+	if role == hold.Tool {
+		mark |= 1
+	}
+	return mark
 }
 
 // add keeps the run of a release that was judged.
@@ -88,53 +119,112 @@ func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.
 	}
 	announced := release.Run.Announced
 	r := &judgedRun{
-		around: release.Run.Run, end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
+		around: release.Run.Run, service: assemble.ServiceOf(release.Run), end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
 		parts: make([]uint32, 0, len(release.Members)), announced: announced.Known && (announced.Void || release.Reason == hold.Complete),
 	}
 	for i := range release.Members {
 		if m := &release.Members[i]; !m.Foreign && m.Role != hold.Run {
-			r.parts = append(r.parts, markOf(m.ID))
+			r.parts = append(r.parts, markOf(m.ID, m.Role))
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept.Put(now, spanKey{release.Trace, release.RunID}, r)
+	key := spanKey{release.Trace, release.RunID}
+	c.kept.Take(key) // it was judged before
+	c.put(now, key, r)
 }
 
-// maxCorrected bounds the runs within one another that one late span corrects.
+// maxCorrected bounds the runs within one another that one late span corrects, and those of a
+// trace among whose parts its parent is searched.
 const maxCorrected = 64
 
-// late notes a late span, which may be a part of the run that it names: it is no second
-// delivery, and began before the run ended. Then it is a part of the runs that are named
-// around that one, too. It reports whether it contradicts what any of them announced. The
-// most careful verdict on repeating one of them is returned, if the span has made any of
-// them more careful.
-func (c *corrections) late(now time.Time, release *assemble.Release, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+// late notes a late span, which may be a part of a run: it is no second delivery, and began
+// before the run ended. Its run is the one that it names, or for a tool that names none the one
+// that it is beneath. Then it is a part of the runs that are named around that one, too. It reports
+// whether it contradicts what any of them announced. The most careful verdict on repeating one of
+// them is returned, if the span has made any of them more careful.
+func (c *corrections) late(now time.Time, trace pcommon.TraceID, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
 	if m.Role == hold.Run {
 		return corrected, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	run := m.Run
+	if run.IsEmpty() && m.Role == hold.Tool { // beneath another tool it may be the same call, see relations
+		run = c.runAbove(trace, m.Parent, hold.Request)
+	}
+	return c.correct(now, spanKey{trace, run}, m.Item, did, func(*judgedRun) bool { return true })
+}
+
+// lateRun is late for a run that is within one which was judged before: the one that it names
+// as the run around it, or that it is beneath. The numbers of that one include its own if both are
+// of one service.
+func (c *corrections) lateRun(now time.Time, release *assemble.Release, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+	run := release.Run
+	if run.Parent.IsEmpty() && run.Run.IsEmpty() {
+		return corrected, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	around := run.Run
+	if around.IsEmpty() {
+		around = c.runAbove(release.Trace, run.Parent, hold.Request, hold.Tool)
+	}
+	if around == run.ID {
+		return corrected, false
+	}
+	counted := did.Requests+did.Tools > 0
+	return c.correct(now, spanKey{release.Trace, around}, run, did, func(r *judgedRun) bool {
+		return counted && r.service == assemble.ServiceOf(run)
+	})
+}
+
+// runAbove is the judged run that a span with this parent is of: the parent is the run's own
+// span, or one of its parts of these roles. It is empty where none is known.
+func (c *corrections) runAbove(trace pcommon.TraceID, parent pcommon.SpanID, roles ...hold.Role) (above pcommon.SpanID) {
+	if parent.IsEmpty() {
+		return above
+	}
+	if _, ok := c.kept.Peek(spanKey{trace, parent}); ok {
+		return parent
+	}
+	for _, run := range slices.Backward(c.byTrace[trace]) {
+		r, ok := c.kept.Peek(spanKey{trace, run})
+		if ok && slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(parent, role)); return there }) {
+			return run
+		}
+	}
+	return above
+}
+
+// correct joins what came late into its run and the runs that are named around that one.
+// Announced reports whether it is in the numbers that one of them announced.
+func (c *corrections) correct(
+	now time.Time, key spanKey, it *assemble.Item, did classify.Effects, announced func(*judgedRun) bool,
+) (corrected classify.Retry, contradicts bool) {
 	for range maxCorrected {
-		if run.IsEmpty() {
+		if key.id.IsEmpty() {
 			break
 		}
-		key := spanKey{release.Trace, run}
 		r, ok := c.kept.Take(key) // its size may change
+
 		if !ok {
 			break
 		}
-		known := r.end != 0 && m.Start > r.end || !r.note(markOf(m.ID))
-		if !known {
-			contradicts = contradicts || r.announced
+		later := r.end != 0 && it.Start > r.end
+		known := !later && !r.note(markOf(it.ID, it.Role)) // its call may have been refused before
+		switch {
+		case known && r.corrected:
+			corrected = stamp.MoreCareful(corrected, r.retry)
+		case !known && !later:
+			contradicts = contradicts || r.announced && announced(r)
 			corrected = stamp.MoreCareful(corrected, r.join(did))
 		}
-		c.kept.Put(now, key, r)
-		if known {
+		c.put(now, key, r)
+		if known || later {
 			break
 		}
-		run = r.around
+		key.id = r.around
 	}
 	return corrected, contradicts
 }
@@ -149,7 +239,7 @@ func (r *judgedRun) join(did classify.Effects) (corrected classify.Retry) {
 	}
 	r.retry = stamp.MoreCareful(r.retry, assemble.Repeat(r.did))
 	if r.retry.Safety > before {
-		corrected = r.retry
+		corrected, r.corrected = r.retry, true
 	}
 	return corrected
 }

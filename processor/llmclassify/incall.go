@@ -19,13 +19,14 @@ import (
 // The shard of such a trace only knows that the run was judged: it is claimed before it is
 // judged, so that a span of it that arrives in the meantime is late.
 type completeRuns struct {
-	byTrace   []bool            // by index in batch.traces; nil where none is complete
-	traces    []pcommon.TraceID // whose runs these are
-	releases  []assemble.Release
-	spans     int        // of releases
-	bytes     int        // estimated memory of them
-	exchanges []exchange // beneath spans of these traces
-	endings   []ending   // by release, in the order in which they were judged
+	byTrace      []bool            // by index in batch.traces; nil where none is complete
+	traces       []pcommon.TraceID // whose runs these are
+	releases     []assemble.Release
+	spans        int        // of releases
+	bytes        int        // estimated memory of them
+	exchanges    []exchange // beneath spans of these traces
+	endings      []ending   // by release, in the order in which they were judged
+	contradicted int        // runs around them that were judged before, see assemble.Diagnoses
 
 	// The spans of these traces, LLM spans or not, in ranges of one trace each.
 	ids    []pcommon.SpanID
@@ -91,6 +92,9 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 		evidence.explain(release)
 		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, release, semconv.TriggerComplete, p.cfg.marks())
 		c.endings = append(c.endings, endingOf(d.Run, semconv.TriggerComplete))
+		if d.Contradicts {
+			c.contradicted++
+		}
 	}
 	return evidence
 }
@@ -141,6 +145,9 @@ func (p *classifier) completeRecords(q *partition) (records []byte) {
 
 // countComplete counts complete runs, once they are forwarded or a shard's to forward.
 func (p *classifier) countComplete(ctx context.Context, c *completeRuns) {
+	if c.contradicted > 0 {
+		p.telemetry.contradicted(ctx, c.contradicted)
+	}
 	alike := 0
 	for i, v := range c.endings {
 		p.telemetry.holdTime(ctx, 0, v.trigger)

@@ -25,19 +25,27 @@ func judge(
 		checkClients(j, release)
 	}
 	inner.corrections.add(now, release, &d)
+	var around classify.Retry // the verdict on the run around it, if that was judged before and is corrected
+	if isRun(release) && (d.Run != nil || d.Unclaimed) {
+		around, d.Contradicts = inner.corrections.lateRun(now, release, d.Effects)
+	}
 	for i := range release.Members {
 		m := &release.Members[i]
 		var corrected classify.Retry
 		if trigger == semconv.TriggerLate {
-			corrected, d.Contradicts = inner.corrections.late(now, release, m, d.Effects)
+			corrected, d.Contradicts = inner.corrections.late(now, release.Trace, m, d.Effects)
 		}
 		switch {
 		case m.Foreign || !m.Out || !readable(m):
 		case corrected.Safety != semconv.RetrySafetyUnset:
 			stamp.Corrected(m.Span, d.Members[i], corrected, trigger)
 		case i == d.Carrier:
-			if stamp.Run(m.Span, d.Run, d.Members[i], trigger) && setStatus {
+			stamped := stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+			if stamped && setStatus {
 				stamp.Status(m.Span, d.Run, d.Members[i])
+			}
+			if stamped && around.Safety != semconv.RetrySafetyUnset {
+				stamp.CorrectedAround(m.Span, failureOf(d.Run, d.Members[i]), around)
 			}
 		case release.Final && d.Run == nil && d.Members[i] == nil && !isPart(m, release): // it is alone, and nothing failed
 		case d.Members[i] == nil && !m.Known.Judged && !stamp.Early(trigger): // nothing to write, and nothing to remove
@@ -51,6 +59,14 @@ func judge(
 		}
 	}
 	return d
+}
+
+// failureOf is the verdict that failed, the run's first; nil if neither did.
+func failureOf(run, own *classify.Diagnosis) *classify.Diagnosis {
+	if run.Failed() {
+		return run
+	}
+	return own
 }
 
 // checkClients removes the client's verdict on the run of a release where what is here of the

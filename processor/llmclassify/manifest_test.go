@@ -392,12 +392,12 @@ func TestCorrectionsAreBounded(t *testing.T) {
 	contradictions := 0
 	for i := range uint64(20_000) {
 		binary.BigEndian.PutUint64(item.ID[:], i+1)
-		if _, contradicts := c.late(t0, one, &assemble.Member{Item: item}, classify.Effects{}); contradicts {
+		if _, contradicts := c.late(t0, one.Trace, &assemble.Member{Item: item}, classify.Effects{}); contradicts {
 			contradictions++
 		}
 		require.LessOrEqual(t, c.kept.Size(), bytes)
 	}
 	assert.Greater(t, contradictions, 1000)
-	_, contradicts := c.late(t0.Add(3*time.Hour), one, &assemble.Member{Item: item}, classify.Effects{})
+	_, contradicts := c.late(t0.Add(3*time.Hour), one.Trace, &assemble.Member{Item: item}, classify.Effects{})
 	assert.False(t, contradicts)
 }

@@ -120,11 +120,11 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 		out.recordJudged(r.clock.Now(), release, with.Known.Caller, len(r.passed) > 0)
 	}
 	r.letGo(release)
+	if d.Contradicts {
+		r.telemetry.contradicted(ctx, 1)
+	}
 	switch release.Reason {
 	case hold.Late:
-		if d.Contradicts {
-			r.telemetry.contradicted(ctx, 1)
-		}
 		if !release.Beneath { // what another service did mostly comes later
 			r.telemetry.late(ctx, sent.spans)
 		}

@@ -31,8 +31,8 @@ type Diagnoses struct {
 	// Unclaimed: the run ended, and its producer does not record how. What it did counts.
 	Unclaimed bool
 
-	// Contradicts: the release is of a late span, and contradicts what its run announced.
-	// Diagnose does not set it.
+	// Contradicts: the release is of a late span, or of a run within one that was judged
+	// before, and contradicts what that run announced. Diagnose does not set it.
 	Contradicts bool
 
 	unexplained bool // a request of the run has an empty response without a known reason

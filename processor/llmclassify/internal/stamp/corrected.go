@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -19,10 +20,25 @@ func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trig
 		return
 	}
 	attrs.EnsureCapacity(attrs.Len() + spanAttributes + failureAttributes)
-	retry, summary := run, correction(run)
 	if d != nil {
 		failure(attrs, d)
 		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
+	}
+	correct(attrs, d, run, "Its run")
+	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
+}
+
+// CorrectedAround writes onto the span of a run, which has its verdict, that the run around it is
+// less safe to repeat than the verdict on that one says. d is the verdict on the span if that
+// failed, else nil.
+func CorrectedAround(span ptrace.Span, d *classify.Diagnosis, around classify.Retry) {
+	correct(span.Attributes(), d, around, "The run around it")
+}
+
+// correct writes what a run has become, of which or within which the span is.
+func correct(attrs pcommon.Map, d *classify.Diagnosis, run classify.Retry, name string) {
+	retry, summary := run, correction(run, name)
+	if d != nil {
 		retry = MoreCareful(d.Retry, run)
 		if len(d.Summary)+1+len(summary) <= maxSummary {
 			summary = d.Summary + " " + summary
@@ -31,7 +47,6 @@ func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trig
 	attrs.PutStr(string(semconv.FailureSummaryKey), summary)
 	attrs.PutStr(string(semconv.RetrySafetyKey), retry.Safety.String())
 	attrs.PutStr(string(semconv.RetryReasonKey), retry.Reason.String())
-	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
 }
 
 // MoreCareful is the verdict with the higher level. At one level it is the one whose reason
@@ -43,9 +58,9 @@ func MoreCareful(a, b classify.Retry) classify.Retry {
 	return a
 }
 
-// correction says in plain words what a late span changes about repeating its run.
-func correction(run classify.Retry) string {
-	const arrived = "Its run was judged before this arrived. "
+// correction says in plain words what a late span changes about repeating the run with this name.
+func correction(run classify.Retry, name string) string {
+	arrived := name + " was judged before this arrived. "
 	if run.Safety == classify.NoRetry {
 		return arrived + "Do not repeat the run."
 	}

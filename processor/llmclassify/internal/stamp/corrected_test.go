@@ -69,7 +69,7 @@ func TestCorrectionsPage(t *testing.T) {
 	assert.Contains(t, text, arrived)
 	for _, reason := range semconv.RetryReasonValues() {
 		for _, safety := range []semconv.RetrySafety{classify.UserConfirmedRetry, classify.NoRetry} {
-			said, ok := strings.CutPrefix(correction(classify.Retry{Safety: safety, Reason: reason}), arrived+" ")
+			said, ok := strings.CutPrefix(correction(classify.Retry{Safety: safety, Reason: reason}, "Its run"), arrived+" ")
 			require.True(t, ok)
 			assert.Contains(t, text, "| "+said+" |", reason)
 		}

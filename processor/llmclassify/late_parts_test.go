@@ -1,0 +1,101 @@
+package llmclassify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/attribute"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// outcomesOf is all spans that come out, when these calls came one after the other.
+func outcomesOf(t *testing.T, calls ...[]spanSpec) (*harness, map[byte]verdict) {
+	t.Helper()
+	h := newHarness(t, defaultConfig(), nil)
+	for _, c := range calls {
+		h.consume(t, c...)
+	}
+	h.pass(t, 2*defaultMaxHold)
+	got := map[byte]verdict{}
+	for id, span := range spansOf(h.out()) {
+		got[id[7]] = verdictOf(span)
+	}
+	return h, got
+}
+
+func cutRequest() spanSpec {
+	return requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+}
+
+// A tool of another instrumentation beneath the run, in the next call: the run said that it had no
+// tool, and is safe to repeat as far as that goes.
+func TestToolWithoutRunComesLate(t *testing.T) {
+	tool := genAISpan(3, 1, otelsemconv.GenAIOperationNameExecuteTool, 0.01, 0.05, otelsemconv.GenAIToolName("pay"))
+	_, together := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0), tool})
+	assert.Equal(t, confirm, together[1].safety, "in one call")
+
+	for name, late := range map[string]spanSpec{"beneath the run": tool, "beneath its request": func() spanSpec { s := tool; s.parent = 2; s.from, s.to = 0.5, 0.6; return s }()} {
+		t.Run(name, func(t *testing.T) {
+			h, got := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0)}, []spanSpec{late})
+			assert.Equal(t, safe, got[1].safety)
+			assert.Equal(t, confirm, got[3].safety, "the late span corrects its run")
+			assert.Equal(t, int64(1), contradicted(t, h))
+		})
+	}
+}
+
+// What an MCP server did beneath the run's own tool is that tool's call.
+func TestToolBeneathToolComesLate(t *testing.T) {
+	own := toolSpan(4, 0.01, 0.08, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	server := genAISpan(3, 4, otelsemconv.GenAIOperationNameExecuteTool, 0.02, 0.05, otelsemconv.GenAIToolName("look")).in("mcp")
+	h, got := outcomesOf(t, []spanSpec{own, cutRequest(), runSpan(1, 0, 5, 1, 1)}, []spanSpec{server})
+	assert.Equal(t, semconv.RetrySafetyUnset, got[3].safety)
+	assert.Zero(t, contradicted(t, h))
+}
+
+// A whole run within the run in the next call: likewise. It names it, or is beneath a part of it.
+func TestInnerRunComesLate(t *testing.T) {
+	names := runSpan(20, 1.1, 2, 0, 1).with(semconv.RunID(spanID(1).String())).under(1)
+	beneath := runSpan(20, 1.1, 2, 0, 1).under(2)
+	tool := toolSpan(21, 1.2, 1.8, "c", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
+		without(semconv.RunIDKey).with(semconv.RunID(spanID(20).String()))
+	tool.parent = 20
+	for name, inner := range map[string]spanSpec{"names it": names, "beneath its request": beneath} {
+		for service, counted := range map[string]int64{agentService: 1, gatewayService: 0} { // the numbers of a run include those of its process's inner runs
+			t.Run(name+", "+service, func(t *testing.T) {
+				h, got := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0)}, []spanSpec{inner.in(service), tool.in(service)})
+				assert.Equal(t, safe, got[1].safety)
+				assert.Equal(t, semconv.RunOutcomeSucceeded, got[20].outcome)
+				assert.Equal(t, confirm, got[20].safety, "it corrects the run around it")
+				assert.Equal(t, semconv.RetryReasonToolSideEffect, got[20].reason)
+				assert.Equal(t, counted, contradicted(t, h))
+			})
+		}
+	}
+}
+
+// A fact that is not of the vocabulary of this version, or of another type, makes no
+// repetition safer than what it may mean.
+func TestUnknownFactIsNotSafer(t *testing.T) {
+	for name, kv := range map[string]attribute.KeyValue{
+		"a newer source of an abort": attribute.String("llm.abort.source", "operator"),
+		"an abort in capitals":       attribute.String("llm.abort.source", "USER"),
+		"an abort in a list":         attribute.StringSlice("llm.abort.source", []string{"user"}),
+		"a newer kind of an error":   attribute.String("llm.provider_error.kind", "billing_stopped"),
+		"unread, as text":            attribute.String("llm.stream.unread", "true"),
+		"in the background, as text": attribute.String("llm.request.background", "true"),
+		"a newer kind of a watchdog": attribute.String("llm.watchdog.kind", "cost"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, got := outcomesOf(t, []spanSpec{cutRequest().without(kv.Key).with(kv), runSpan(1, 0, 5, 1, 0).failed("x")})
+			assert.NotEqual(t, safe, got[2].safety, "request")
+			assert.NotEqual(t, safe, got[1].safety, "run")
+		})
+	}
+	t.Run("of the run", func(t *testing.T) {
+		_, got := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0).failed("x").with(attribute.String("llm.abort.source", "operator"))})
+		assert.NotEqual(t, safe, got[1].safety)
+	})
+}
