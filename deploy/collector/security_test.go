@@ -297,6 +297,8 @@ func TestRedaction(t *testing.T) {
 		"traceloop.entity.input", "traceloop.entity.output", "input.value", "output.value", "llm.input_messages.0.message.content",
 		"llm.output_messages.0.message.content", "llm.prompts.0", "llm.invocation_parameters", "tool.parameters", "ai.prompt",
 		"ai.prompt.messages", "ai.response.text", "ai.response.toolCalls", "ai.toolCall.args", "ai.toolCall.result",
+		"ai.response.reasoning", "ai.response.reasoningText", "ai.response.files", "gen_ai.retrieval.query.text", "gen_ai.retrieval.documents",
+		"gen_ai.evaluation.explanation", "llm.choices.0.completion.text",
 		"http.request.header.authorization", "url.query", "error.message", "error_message",
 	}
 	for _, keys := range agentsContent {
@@ -310,6 +312,12 @@ func TestRedaction(t *testing.T) {
 		// Secrets under unexpected names.
 		text("note", "key sk-"+canary+"0123456789"), text("header", "Bearer "+canary+"0123456789"),
 		text("jwt", "eyJ"+canary+"."+canary+"."+canary),
+		fmt.Sprintf(`{"key":"list","value":{"arrayValue":{"values":[{"stringValue":"a sk-%s0123456789"}]}}}`, canary),
+		fmt.Sprintf(`{"key":"map","value":{"kvlistValue":{"values":[%s]}}}`, text("key", "a sk-"+canary+"0123456789")),
+		text("url.full", "https://example.com/v1?key="+canary), text("http.url", "https://example.com/v1#"+canary), text("http.target", "/v1?q="+canary),
+	}
+	for n, token := range []string{"hf_%sA0", "gsk_%sA0", "xai-%sA0", "xoxb-%sA0", "github_pat_%sA0", "glpat-%sA0", "ya29.%sA0", "r8_%sA0", "nvapi-%sA0"} {
+		attributes = append(attributes, text(fmt.Sprintf("token.%d", n), fmt.Sprintf(token, canary)))
 	}
 	slices.Sort(content)
 	content = slices.Compact(content)
@@ -321,7 +329,7 @@ func TestRedaction(t *testing.T) {
 	body := fmt.Sprintf(`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}},
 		{"key":"process.command_args","value":{"arrayValue":{"values":[{"stringValue":"gemini"},{"stringValue":"CANARY-prompt-or-secret"}]}}}]},"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c",
 		"spanId":"eee19b7ec3c1b174","name":"invoke_agent coder","kind":1,"startTimeUnixNano":"1000","endTimeUnixNano":"2000",
-		"status":{"code":2},"events":[%s],"attributes":[%s,
+		"status":{"code":2,"message":"could not read CANARY-prompt-or-secret"},"events":[%s],"attributes":[%s,
 			{"key":"llm.run.requests","value":{"intValue":"0"}},{"key":"llm.run.tools","value":{"intValue":"0"}}]}]}]}]}`,
 		event, strings.Join(attributes, ","))
 

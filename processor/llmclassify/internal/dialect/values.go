@@ -105,7 +105,7 @@ func boolean(v pcommon.Value) bool {
 	return v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
-// notFalse reports whether a value is true, or is none that can be read: what is careful of a
+// notFalse reports whether a value is true, or cannot be read: what is careful of a
 // fact that makes a repetition less safe.
 func notFalse(v pcommon.Value) bool {
 	return v.Type() != pcommon.ValueTypeBool || v.Bool()
