@@ -7,12 +7,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// askedAgain reports whether the run sent its last request after the tool had ended, and
-// how that request ended and what it carried are not known. The run did not end on the
-// tool: the model was asked again.
+// askedAgain reports whether the run sent its last request after the tool had ended, what that
+// request carried is not known, and it was answered, or how it ended is not known. The run did not
+// end on the tool: the model was asked again.
 func (j *judge) askedAgain(t *Tool) bool {
 	n := len(j.order)
-	if n == 0 || j.states[j.order[n-1]] != stateUnknown {
+	if n == 0 {
+		return false
+	}
+	if last := j.states[j.order[n-1]]; last != stateUnknown && !last.answered() {
 		return false
 	}
 	last := j.requestAt(int32(n - 1))

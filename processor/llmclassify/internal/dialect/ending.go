@@ -29,16 +29,21 @@ type ending struct {
 	fault
 	errorType string
 	streamed  bool
+	chunked   bool     // the time to the first chunk is recorded
 	responded bool     // a part of a response is recorded
 	reasons   []string // nil where no finish reason is recorded
 	unset     bool     // the status is UNSET
 
 	input, output classify.Count // tokens
 	content       classify.Fact  // whether the recorded messages of the answer have any content
+	partless      bool           // they have no parts at all
 
 	ownID   bool // the id of the response is one that the AI SDK made
 	nothing bool // nothing of an answer arrived
 }
+
+// keyFirstChunk is the time to the first chunk of a stream. See keyTimeToFirstChunk for another name of it.
+const keyFirstChunk = "gen_ai.response.time_to_first_chunk"
 
 // begin reads what every request's span has.
 func (e *ending) begin(span ptrace.Span, r *classify.Request) {
@@ -54,6 +59,8 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	switch key {
 	case string(otelsemconv.GenAIRequestStreamKey):
 		e.streamed = e.streamed || boolean(v)
+	case keyFirstChunk, keyTimeToFirstChunk:
+		e.chunked = true
 	case string(otelsemconv.GenAIResponseFinishReasonsKey):
 		e.reasons = finishReasons(v, nil)
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
@@ -70,6 +77,7 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 		e.output = count(v)
 	case string(otelsemconv.GenAIOutputMessagesKey):
 		e.content = messagesContent(v)
+		e.partless = e.content == classify.No && !strings.Contains(v.AsString(), `"type"`)
 	}
 }
 

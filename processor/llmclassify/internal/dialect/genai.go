@@ -112,7 +112,10 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	}
 	e.end(span, r)
 	counted := e.output.N() > 0
-	if r.Failed == classify.No && (e.streamed || d.scope == scopePythonAgents) && e.reasons == nil && !counted {
+	if counted && e.partless { // the content is not recorded
+		e.content = classify.NotObserved
+	}
+	if r.Failed == classify.No && (e.streamed || e.chunked || d.scope == scopePythonAgents) && e.reasons == nil && !counted {
 		r.Failed = classify.NotObserved // so does a span that ends when its stream is no longer read
 	}
 	switch {

@@ -158,7 +158,7 @@ func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
 			e.read(key, v, r)
 		}
 	}
-	if e.reasons == nil && incomplete != "" {
+	if incomplete != "" { // a finish reason beside it is made up
 		e.reasons = []string{incomplete}
 	}
 	if response != (pcommon.Value{}) && (!messages || e.reasons == nil) {
@@ -188,8 +188,11 @@ func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
 // incompleteReason is the reason why a response is incomplete, among the parameters that
 // are recorded of it; empty without one, unknown if an attribute limit cut them.
 func incompleteReason(v pcommon.Value) string {
-	if !strings.Contains(v.Str(), keyIncomplete) || len(v.Str()) > maxJSON {
+	switch s := v.Str(); {
+	case !strings.Contains(s, keyIncomplete):
 		return ""
+	case len(s) > maxJSON:
+		return limitOfLong(s)
 	}
 	var parameters struct {
 		Incomplete *struct {
@@ -203,6 +206,20 @@ func incompleteReason(v pcommon.Value) string {
 		return ""
 	}
 	return cmp.Or(parameters.Incomplete.Reason, statusIncomplete)
+}
+
+// limitOfLong is the reason why a response is cut that is too long to be parsed, as its JSON has
+// it; empty if it shows none. Within a text the quotes would be escaped.
+func limitOfLong(s string) string {
+	for _, colon := range [...]string{`":`, `": `} {
+		if strings.Contains(s, `"finish_reason`+colon+`"length"`) {
+			return "length"
+		}
+		if strings.Contains(s, `"`+keyIncomplete+colon+`{`) {
+			return statusIncomplete
+		}
+	}
+	return ""
 }
 
 // keyIncomplete is the name of a response's detail, and statusIncomplete its status beside
@@ -219,6 +236,9 @@ func (e *ending) openAIResponse(v pcommon.Value) {
 	s := v.Str()
 	if len(s) > maxJSON {
 		e.content = classify.Yes
+		if limit := limitOfLong(s); limit != "" && e.reasons == nil {
+			e.reasons = []string{limit}
+		}
 		return
 	}
 	var reasons []string
