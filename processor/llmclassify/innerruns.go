@@ -23,8 +23,9 @@ type innerRun struct {
 	counts   bool           // the numbers that the run around it announces include its own
 	taken    bool           // it is a part of what another run did
 	by       pcommon.SpanID // that run
-	byTime   bool           // its parents do not show it
-	covered  bool           // that run is kept, too, with what this one did
+	byBegan  pcommon.Timestamp
+	byTime   bool // its parents do not show it
+	covered  bool // that run is kept, too, with what this one did
 }
 
 const (
@@ -215,7 +216,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 	for _, list := range lists {
 		for i := range list {
 			r := &list[i]
-			if r.spare() && r.by != run.ID {
+			if r.spare() && run.Start < r.byBegan { // it may be around that run, not within it
 				continue
 			}
 			if nesting := outer.Nests(&r.position); nesting != assemble.Outside {
@@ -242,7 +243,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 		}
 		inner.Effects = inner.Effects.Join(did)
 		if release.Final {
-			r.taken, r.by, r.byTime = true, run.ID, r.Nesting == assemble.WithinByTime
+			r.taken, r.by, r.byBegan, r.byTime = true, run.ID, run.Start, r.Nesting == assemble.WithinByTime
 		}
 	}
 	release.Missing = release.Missing || outer.Unknown

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -161,4 +164,25 @@ func TestShutdownByTime(t *testing.T) {
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	require.Equal(t, semconv.TriggerShutdown, v.trigger)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
+}
+
+// A run that goes after the run around it, which went early, has what ran within both.
+func TestRunBetweenGoesLast(t *testing.T) {
+	release := func(id, parent byte, from, to float64, members ...byte) *assemble.Release {
+		run := &assemble.Item{ID: spanID(id), Parent: spanID(parent), Start: at(from), End: at(to), Role: hold.Run}
+		r := &assemble.Release{Trace: traceID(1), RunID: run.ID, Run: run, Final: true}
+		for _, m := range members {
+			r.Members = append(r.Members, assemble.Member{Item: &assemble.Item{ID: spanID(m), Role: hold.Request}})
+		}
+		return r
+	}
+	e := newHarness(t, defaultConfig(), nil).lane().inner
+	judge := func(r *assemble.Release, outcome semconv.RunOutcome) assemble.Inner {
+		within := e.of(r)
+		e.add(t0, r, within, &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: outcome}})
+		return within
+	}
+	judge(release(9, 3, 2, 3), semconv.RunOutcomeFailed)
+	assert.Equal(t, classify.No, judge(release(1, 20, 0, 5, 2, 3), semconv.RunOutcomeRecovered).Succeeded, "the run around both")
+	assert.Equal(t, classify.No, judge(release(5, 2, 1, 4, 3), semconv.RunOutcomeRecovered).Succeeded, "the run between")
 }
