@@ -19,13 +19,13 @@ type innerRun struct {
 	id       pcommon.SpanID
 	position assemble.Position
 	did      classify.Effects
-	well     classify.Fact  // NotObserved: its producer does not record how it ended
-	counts   bool           // the numbers that the run around it announces include its own
-	taken    bool           // it is a part of what another run did
-	by       pcommon.SpanID // that run
-	byBegan  pcommon.Timestamp
-	byTime   bool // its parents do not show it
-	covered  bool // that run is kept, too, with what this one did
+	well     classify.Fact     // NotObserved: its producer does not record how it ended
+	counts   bool              // the numbers that the run around it announces include its own
+	taken    bool              // it is a part of what another run did
+	by       pcommon.SpanID    // that run
+	byBegan  pcommon.Timestamp // when that one began
+	byTime   bool              // its parents do not show it
+	covered  bool              // that run is kept, too, with what this one did
 }
 
 const (
