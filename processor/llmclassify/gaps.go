@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
 // lifetime is which spans this process can have received.
@@ -41,15 +42,15 @@ func (l *lifetime) lacks(now time.Time, from, to pcommon.Timestamp) bool {
 	return int64(from) < began+int64(clockSkew) && int64(to) > began-int64(l.period) //nolint:gosec // before 2262
 }
 
-// outlives reports whether a run began before what is remembered of the runs within it for
-// certain. It may come long after its end. If it began before this process did, it comes from a
-// recording, or is judged by what was recalled, and its own time counts.
-func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
+// outlives reports whether a run began so long ago that it may not be known any more what ran
+// within it, which is kept for this time. It may come long after its end. If it began before this
+// process did, it comes from a recording, or is judged by what was recalled, and its own time counts.
+func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time.Duration) bool {
 	began := l.began.Load()
 	if to <= from || began != 0 && int64(from) >= began { //nolint:gosec // before 2262
 		to = max(to, pcommon.NewTimestampFromTime(now))
 	}
-	return to > from && time.Duration(to-from) > l.period-clockSkew //nolint:gosec // the difference of two times
+	return to > from && time.Duration(to-from) > kept-clockSkew //nolint:gosec // the difference of two times
 }
 
 // forgottenLately reports whether something may have been known of a run that began at this
@@ -67,10 +68,11 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 		release.Missing = release.Missing || release.Final && e.awaited.mayLack(now, from)
 		return
 	}
+	old := e.lifetime.outlives(now, run.Start, run.End, e.lifetime.period)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || e.forgot(release.Trace, run.Start) ||
-		release.Final && e.lifetime.outlives(now, run.Start, run.End)
+		old && (e.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || e.lifetime.outlives(now, run.Start, run.End, hold.OldKept))
 	release.Gaps = release.Gaps ||
-		release.Final && (e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
+		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
 }
 

@@ -104,7 +104,7 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 		e.judged.Forgot(trace)
 		return
 	}
-	e.kept.Rotate(now)
+	e.rotateLocked(now)
 	if e.kept.Now.n >= e.limit {
 		e.kept.Turn().eachNeeded(e.judged.Forgot)
 	}
@@ -129,11 +129,17 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	})
 }
 
-// rotate forgets what is old enough: see [lifetime.outlives].
+// rotate forgets what is old enough.
 func (e *innerRuns) rotate(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.kept.Rotate(now)
+	e.rotateLocked(now)
+}
+
+func (e *innerRuns) rotateLocked(now time.Time) {
+	if forgotten, turned := e.kept.Rotate(now); turned {
+		forgotten.eachNeeded(e.judged.ForgotOld)
+	}
 }
 
 // eachNeeded visits the traces with runs that are not spare, or whose runs were forgotten.

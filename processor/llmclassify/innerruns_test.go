@@ -478,7 +478,7 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 		"from the beginning": func(end float64) spanSpec { return uncountedRun(-1000, end)[0] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for hours := 2; hours < 8; hours++ {
+			for _, hours := range []int{2, 3, 4, 5, 8, 23, 24, 25, 26, 49, 100} {
 				v := play(t, hours, run)
 				assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason, "after %d hours", hours)
 				assert.Greater(t, v.safety, safe, "after %d hours", hours)

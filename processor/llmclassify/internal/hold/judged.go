@@ -29,11 +29,14 @@ type Judged struct {
 	// mu guards everything declared below
 	mu    sync.Mutex
 	runs  memory
+	old   memory // of traces, see ForgotOld
 	spans spanMemory
 	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
 	news  []pcommon.TraceID                   // of which something was forgotten, see TakeForgotten
 	now   time.Time                           // the last that is known
 	lost  time.Time                           // see Lost
+	// lostOld is when marks of old were last forgotten to make room; zero if they never were.
+	lostOld time.Time
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
@@ -43,6 +46,7 @@ func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 		now:   now,
 		seed:  maphash.MakeSeed(),
 		runs:  newMemory(now, runs, 0),
+		old:   newMemory(now, max(OldKept, 2*runs), 0),
 		spans: newSpanMemory(now, spans, 0),
 		times: generations.NewCache[uint64, runTime](spans, 0),
 	}
@@ -60,7 +64,8 @@ func (j *Judged) SetLimit(bytes int) {
 
 func (j *Judged) setLimits(bytes, least int) {
 	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
-	j.runs.limit = max(fifth/judgedSize, least)
+	j.old.limit = max(fifth/4/judgedSize, least)
+	j.runs.limit = max(fifth/judgedSize-j.old.limit, least)
 	j.spans.limit = max(fifth/spanCost, least)
 	j.times.SetLimit(max(fifth/2/runTimeSize, least))
 }
@@ -69,7 +74,7 @@ func (j *Judged) setLimits(bytes, least int) {
 func (j *Judged) Size() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return judgedSize*(j.runs.Now.n+j.runs.Previous.n) + spanCost*(j.spans.Now.n+j.spans.Previous.n) + runTimeSize*j.times.Len()
+	return judgedSize*(j.runs.Now.n+j.runs.Previous.n+j.old.Now.n+j.old.Previous.n) + spanCost*(j.spans.Now.n+j.spans.Previous.n) + runTimeSize*j.times.Len()
 }
 
 func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
@@ -89,6 +94,7 @@ func (j *Judged) Rotate(now time.Time) {
 func (j *Judged) rotateLocked(now time.Time) {
 	j.now = now
 	j.runs.Rotate(now)
+	j.old.Rotate(now)
 	j.spans.Rotate(now)
 	j.times.Rotate(now)
 }
@@ -204,6 +210,7 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts, for
 		}
 		if forgot {
 			j.mark(key ^ forgottenMark)
+			j.addOld(key)
 		}
 	}
 	for _, span := range spans {
@@ -241,6 +248,33 @@ func (j *Judged) Forgot(trace pcommon.TraceID) {
 		j.news = append(j.news, trace)
 	}
 	j.mark(key)
+	j.addOld(key ^ forgottenMark)
+}
+
+// OldKept is for how long it is known at least that something of a trace was forgotten, see
+// [Judged.ForgotOld].
+const OldKept = 24 * time.Hour
+
+// ForgotOld remembers a trace of which judged runs were forgotten for their age: a run that
+// lasts as long may have been around one of them.
+func (j *Judged) ForgotOld(trace pcommon.TraceID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.addOld(j.traceKey(trace))
+}
+
+func (j *Judged) addOld(traceKey uint64) {
+	if j.old.mark(traceKey) {
+		j.lostOld = j.now
+	}
+}
+
+// ForgottenOld reports whether runs of a trace were forgotten for their age, or anything else of
+// it since this time, or may have been: of which traces that was is known for OldKept.
+func (j *Judged) ForgottenOld(trace pcommon.TraceID, since time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lostOld.After(since) || !j.old.empty() && j.old.contains(j.traceKey(trace))
 }
 
 // TakeForgotten returns the traces of which something was forgotten since the last call. The

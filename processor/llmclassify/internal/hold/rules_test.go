@@ -497,7 +497,7 @@ func TestDeadlines(t *testing.T) {
 // generations.
 func TestJudgedLimits(t *testing.T) {
 	j := newJudged(t0, time.Hour, time.Minute, 8*5*16*3*5000)
-	assert.Equal(t, 15_000, j.runs.limit)
+	assert.Equal(t, 15_000, j.runs.limit+j.old.limit)
 	assert.Equal(t, 40_000, j.spans.limit)
 	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)
 }
