@@ -190,6 +190,8 @@ func TestWatchdogBodiesReadAtOnce(t *testing.T) {
 				switch {
 				case errors.As(err, &fired):
 					assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindFirstProgress, Limit: within}, *fired)
+				case err != nil && strings.Contains(err.Error(), "cannot rewind body after connection loss"):
+					// net/http's own: many calls share a connection of HTTP/2, and it may go with one that was given up.
 				case err != nil:
 					assert.ErrorIs(t, err, context.DeadlineExceeded)
 				}
