@@ -19,13 +19,12 @@ type innerRun struct {
 	id       pcommon.SpanID
 	position assemble.Position
 	did      classify.Effects
-	well     classify.Fact     // NotObserved: its producer does not record how it ended
-	counts   bool              // the numbers that the run around it announces include its own
-	taken    bool              // it is a part of what another run did
-	by       pcommon.SpanID    // that run
-	byBegan  pcommon.Timestamp // when that one began
-	byTime   bool              // its parents do not show it
-	covered  bool              // that run is kept, too, with what this one did
+	well     classify.Fact  // NotObserved: its producer does not record how it ended
+	counts   bool           // the numbers that the run around it announces include its own
+	taken    bool           // it is a part of what another run did
+	by       pcommon.SpanID // that run
+	byTime   bool           // its parents do not show it
+	covered  bool           // that run is kept, too, with what this one did
 }
 
 const (
@@ -50,6 +49,7 @@ type innerRuns struct {
 	mu    sync.Mutex
 	limit int // of each generation
 	kept  generations.Of[runsByTrace]
+	ids   map[pcommon.SpanID]struct{} // of runs whose effects the run that is judged has
 }
 
 // runsByTrace is one generation of [innerRuns].
@@ -72,7 +72,7 @@ type runsOfTrace struct {
 func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged, a *awaited, l *lifetime) *innerRuns {
 	return &innerRuns{
 		lifetime: l, judged: judged, awaited: a, corrections: newCorrections(period, bytes),
-		limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period},
+		limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}, ids: make(map[pcommon.SpanID]struct{}),
 	}
 }
 
@@ -213,43 +213,28 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 		return inner
 	}
 	outer := assemble.NewOuter(release.Of, run, membersOf(release))
-	type nested struct {
-		*innerRun
-		assemble.Nesting
-	}
-	var within []nested
-	taken := false
-	for _, list := range lists {
-		for i := range list {
+	clear(e.ids)
+	for _, list := range [...][]innerRun{lists[1], lists[0]} {
+		for i := range slices.Backward(list) { // what a run did is a part of what a later one did
 			r := &list[i]
-			if r.spare() && run.Start < r.byBegan { // it may be around that run, not within it
+			if _, ok := e.ids[r.by]; ok && r.taken {
+				e.ids[r.id] = struct{}{}
 				continue
 			}
-			if nesting := outer.Nests(&r.position); nesting != assemble.Outside {
-				within = append(within, nested{r, nesting})
-				taken = taken || r.taken
+			nesting := outer.Nests(&r.position)
+			if nesting == assemble.Outside {
+				continue
 			}
-		}
-	}
-	var ids map[pcommon.SpanID]struct{}
-	if taken {
-		ids = make(map[pcommon.SpanID]struct{}, len(within))
-		for _, r := range within {
-			ids[r.id] = struct{}{}
-		}
-	}
-	for _, r := range within {
-		if _, ok := ids[r.by]; ok && r.taken { // what it did is a part of what that one did
-			continue
-		}
-		inner.Ended(r.well)
-		did := r.did
-		if !r.countsFor(run) {
-			did.Requests, did.Tools = 0, 0
-		}
-		inner.Effects = inner.Effects.Join(did)
-		if release.Final {
-			r.taken, r.by, r.byBegan, r.byTime = true, run.ID, run.Start, r.Nesting == assemble.WithinByTime
+			e.ids[r.id] = struct{}{}
+			inner.Ended(r.well)
+			did := r.did
+			if !r.countsFor(run) {
+				did.Requests, did.Tools = 0, 0
+			}
+			inner.Effects = inner.Effects.Join(did)
+			if release.Final {
+				r.taken, r.by, r.byTime = true, run.ID, nesting == assemble.WithinByTime
+			}
 		}
 	}
 	release.Missing = release.Missing || outer.Unknown
