@@ -76,7 +76,7 @@ func newCorrections(period time.Duration, bytes int) *corrections {
 	return c
 }
 
-// put keeps a run that is not kept.
+// put keeps a run as the last one of its trace, in place of what was kept of it.
 func (c *corrections) put(now time.Time, key spanKey, r *judgedRun) {
 	if !c.kept.Put(now, key, r) {
 		return
@@ -129,9 +129,7 @@ func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := spanKey{release.Trace, release.RunID}
-	c.kept.Take(key) // it was judged before
-	c.put(now, key, r)
+	c.put(now, spanKey{release.Trace, release.RunID}, r)
 }
 
 // maxCorrected bounds the runs within one another that one late span corrects, and those of a
