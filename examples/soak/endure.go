@@ -89,7 +89,7 @@ func (s *soak) endure(ctx context.Context, o options) (*endured, error) {
 
 	began := time.Now()
 	calm := max(o.duration/10, 5*s.limits.hold)
-	trouble := &disturbances{soak: s, books: books, backend: backend, c: c, began: began}
+	trouble := &disturbances{soak: s, books: books, backend: backend, attacker: attacker, c: c, began: began}
 	watching := watchAll(ctx, c, cancel)
 	loading := s.play(ctx, books, senders, s.seed, o.duration)
 	sleep(ctx, calm)
@@ -288,13 +288,14 @@ func watchAll(ctx context.Context, c *collector, cancel context.CancelCauseFunc)
 
 // disturbances are what happens to the Collector and the backend, beside the attacks.
 type disturbances struct {
-	soak    *soak
-	books   *ledger.Ledger
-	backend *wire.Backend
-	c       *collector
-	began   time.Time
-	starts  time.Duration // the longest start after a kill
-	behind  time.Duration // the longest time that the exporter's queue took beyond a recovery
+	soak     *soak
+	books    *ledger.Ledger
+	backend  *wire.Backend
+	attacker *attack.Attacker
+	c        *collector
+	began    time.Time
+	starts   time.Duration // the longest start after a kill
+	behind   time.Duration // the longest time that the exporter's queue took beyond a recovery
 
 	// mu guards everything declared below
 	mu      sync.Mutex
@@ -390,6 +391,7 @@ func (d *disturbances) queued(ctx context.Context) int64 {
 func (d *disturbances) kill(ctx context.Context, _ time.Duration) error {
 	d.books.Killed(time.Now())
 	d.c.kill()
+	d.attacker.Killed()
 	killed := time.Now()
 	if err := d.c.start(ctx); err != nil {
 		return err

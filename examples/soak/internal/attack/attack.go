@@ -47,7 +47,9 @@ type Attacker struct {
 	// mu guards everything declared below
 	mu     sync.Mutex
 	counts Counts
-	denied map[pcommon.TraceID]bool // traces of runs that are out as safe to repeat, and deny a tool that comes later
+	// late are the traces of runs that deny a tool which comes later, sent since the Collector
+	// was killed last, and whether their run is out as safe to repeat.
+	late map[pcommon.TraceID]bool
 }
 
 // Counts are what became of the attackers' spans.
@@ -63,7 +65,8 @@ type Counts struct {
 	// Forged is the number of verdicts of the attacker's that were exported, Suppressed of
 	// failures that came out without a verdict because the attacker wrote an empty one,
 	// Contradicted of runs that are safe to repeat although a tool ran that their manifest
-	// denies, and Uncorrected of such tools that came after the verdict and do not say so.
+	// denies, and Uncorrected of such tools that came after the verdict and do not say so. The
+	// Collector corrects no verdict of before a kill.
 	Forged, Suppressed, Contradicted, Uncorrected int
 }
 
@@ -102,6 +105,23 @@ func (a *Attacker) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.counts
+}
+
+// Killed notes that the Collector was killed, and has not started again.
+func (a *Attacker) Killed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.late)
+}
+
+// expectLate expects a tool that its run denies.
+func (a *Attacker) expectLate(trace pcommon.TraceID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.late == nil {
+		a.late = make(map[pcommon.TraceID]bool)
+	}
+	a.late[trace] = false
 }
 
 func (a *Attacker) count(change func(*Counts)) {
@@ -182,9 +202,6 @@ func (a *Attacker) judge(s ptrace.Span) {
 	safe := text(string(semconv.RetrySafetyKey)) == semconv.RetrySafetySafeAutoRetry.String()
 	a.count(func(c *Counts) {
 		c.Out++
-		if a.denied == nil {
-			a.denied = make(map[pcommon.TraceID]bool)
-		}
 		switch s.Name() {
 		case forged:
 			if text(string(semconv.FailureSummaryKey)) == forgedText {
@@ -199,13 +216,13 @@ func (a *Attacker) judge(s ptrace.Span) {
 				c.Contradicted++
 			}
 		case contradicts:
-			if a.denied[s.TraceID()] && (safe || text(string(semconv.RetrySafetyKey)) == "") {
+			if a.late[s.TraceID()] && (safe || text(string(semconv.RetrySafetyKey)) == "") {
 				c.Uncorrected++
 			}
-			delete(a.denied, s.TraceID())
+			delete(a.late, s.TraceID())
 		case denies:
-			if safe {
-				a.denied[s.TraceID()] = true
+			if _, ok := a.late[s.TraceID()]; ok {
+				a.late[s.TraceID()] = safe
 			}
 		}
 	})

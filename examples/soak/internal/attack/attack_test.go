@@ -77,3 +77,23 @@ func TestAContradictedManifestIsFound(t *testing.T) {
 	assert.Equal(t, 32, a.Counts().Uncorrected)
 	assert.Equal(t, Counts{}, a.Counts().Sub(a.Counts()))
 }
+
+// A tool whose run was sent before a kill need not be corrected, and those after it must be.
+func TestKilledBetweenAManifestAndItsTool(t *testing.T) {
+	a := &Attacker{}
+	calls := 0
+	a.Send = func(_ context.Context, td ptrace.Traces) (ledger.Answer, error) {
+		for _, s := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			s.Attributes().PutStr(string(semconv.RetrySafetyKey), semconv.RetrySafetySafeAutoRetry.String())
+		}
+		a.Divert(td)
+		if calls++; calls == 2 { // the run is out, and its tool is not sent
+			a.Killed()
+		}
+		return ledger.Acknowledged, nil
+	}
+	a.falseManifests(t.Context())
+	assert.Zero(t, a.Counts().Uncorrected)
+	a.falseManifests(t.Context())
+	assert.Equal(t, 32, a.Counts().Uncorrected)
+}

@@ -210,6 +210,7 @@ func (a *Attacker) falseManifests(ctx context.Context) {
 			}
 			s.SetName(denies)
 			tool.SetName(contradicts)
+			a.expectLate(trace)
 		}
 	}
 	a.send(ctx, first)
