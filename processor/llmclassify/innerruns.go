@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ const (
 	maxInnerRuns = 256
 	// forgottenSkew is by how much a run may seem to begin after one within it.
 	forgottenSkew = pcommon.Timestamp(10 * time.Second)
+	// unknownBegan is later than any run began.
+	unknownBegan = pcommon.Timestamp(math.MaxUint64)
 )
 
 // innerRuns keeps runs that were judged, for the runs around them. A run that is not found
@@ -62,7 +65,7 @@ type runsByTrace struct {
 type runsOfTrace struct {
 	runs []innerRun
 	// forgotten: runs were forgotten to make room for others of the trace. The last of them
-	// to begin did so at this time.
+	// to begin did so at this time, or it is not known when one of them began.
 	forgotten bool
 	lastBegan pcommon.Timestamp
 }
@@ -168,7 +171,12 @@ func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 	}
 	if len(of.runs) >= maxInnerRuns {
 		oldest := max(0, slices.IndexFunc(of.runs, func(r innerRun) bool { return r.taken }))
-		of.forgotten, of.lastBegan = true, max(of.lastBegan, of.runs[oldest].position.Start)
+		of.forgotten = true
+		if began := of.runs[oldest].position.Start; began != 0 {
+			of.lastBegan = max(of.lastBegan, began)
+		} else {
+			of.lastBegan = unknownBegan
+		}
 		of.runs = slices.Delete(of.runs, oldest, oldest+1)
 	}
 	of.runs = append(of.runs, r)
@@ -180,7 +188,7 @@ func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 // this time.
 func (g *runsByTrace) forgot(trace pcommon.TraceID, began pcommon.Timestamp) bool {
 	of := g.byTrace[trace]
-	return of.forgotten && (of.lastBegan == 0 || began-min(began, forgottenSkew) <= of.lastBegan)
+	return of.forgotten && began-min(began, forgottenSkew) <= of.lastBegan
 }
 
 // remove removes a run.

@@ -453,6 +453,23 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 	}
 }
 
+// A run that was forgotten and has no start may be within any.
+func TestForgottenWithoutStart(t *testing.T) {
+	const second = pcommon.Timestamp(time.Second)
+	for _, starts := range [][]pcommon.Timestamp{{0, 100 * second}, {100 * second, 0}, {0}} {
+		var g runsByTrace
+		trace := pcommon.TraceID{1}
+		for n := range maxInnerRuns + len(starts) {
+			r := innerRun{id: pcommon.SpanID{byte(n >> 8), byte(n), 1}}
+			if n < len(starts) {
+				r.position.Start = starts[n]
+			}
+			g.add(trace, r)
+		}
+		assert.True(t, g.forgot(trace, 200*second), "%v", starts)
+	}
+}
+
 // A run may last longer than what is kept of the runs within it. It lacks them then, however
 // much longer it lasts, also where it announces what its own process did. That is no failure.
 func TestInnerRunsForgottenForTheirAge(t *testing.T) {
