@@ -248,7 +248,7 @@ func TestLocate(t *testing.T) {
 		{
 			name:  "a circle of parents",
 			nodes: []node{req(2, 3, 1, 2), req(3, 2, 1, 2), req(4, 4, 1, 2)},
-			want:  map[byte]hold.Place{4: {Run: id(4), Above: id(4), Lost: true}},
+			want:  map[byte]hold.Place{4: {Run: id(4), Above: id(4), Endless: true}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -104,7 +104,7 @@ func plainPlace(t *Trace, it *Item) hold.Place {
 	case run != nil:
 		return hold.Place{Run: run.ID, Known: true}
 	case unseen.IsEmpty():
-		return hold.Place{Run: it.Parent, Lost: endless}
+		return hold.Place{Run: it.Parent, Endless: endless}
 	}
 	for _, other := range t.Runs() {
 		if _, at, _ := above(other.Parent); at != unseen && began(it, other) && (run == nil || innerOf(other, run)) {

@@ -104,7 +104,7 @@ func (c chain) locate(t *Trace, place hold.Place) hold.Place {
 	if !c.run.IsEmpty() && !c.yields {
 		return known(t, place, c.run)
 	}
-	place.Lost = c.endless
+	place.Endless = c.endless
 	if !c.unseen.IsEmpty() {
 		from := c.top
 		if c.yields {

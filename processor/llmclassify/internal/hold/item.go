@@ -129,8 +129,8 @@ type Place struct {
 	Unseen pcommon.SpanID
 	// Untested: it may be of one of the other runs of its trace, which are too many to test.
 	Untested bool
-	// Lost: it may be of any run of its trace, as the chain of parents is too long to follow.
-	Lost bool
+	// Endless: it may be of any run of its trace, as the chain of parents is too long to follow.
+	Endless bool
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
 	Above pcommon.SpanID
 }

@@ -232,7 +232,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		place := b.locate(t, it)
 		it.ByTime = place.ByTime
 		t.unplaced = t.unplaced || place.Untested
-		if place.Lost {
+		if place.Endless {
 			b.forgot(t)
 		}
 		g := find(place.Run)
