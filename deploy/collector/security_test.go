@@ -299,7 +299,9 @@ func TestRedaction(t *testing.T) {
 		"ai.prompt.messages", "ai.response.text", "ai.response.toolCalls", "ai.toolCall.args", "ai.toolCall.result",
 		"ai.response.reasoning", "ai.response.reasoningText", "ai.response.files", "gen_ai.retrieval.query.text", "gen_ai.retrieval.documents",
 		"gen_ai.evaluation.explanation", "llm.choices.0.completion.text",
-		"http.request.header.authorization", "url.query", "error.message", "error_message",
+		"ai.request.headers.x-api-key", "ai.response.providerMetadata", "ai.documents", "ai.ranking", "gen_ai.headers", "gen_ai.task.input",
+		"gen_ai.task.output", "mcp.response.value", "mcp.request.argument", "crewai.agent.backstory", "traceloop.prompt.template_variables.name",
+		"request_data", "response_data", "http.request.header.authorization", "url.query", "error.message", "error_message",
 	}
 	for _, keys := range agentsContent {
 		content = append(content, keys...)
