@@ -264,6 +264,10 @@ type Run struct {
 	// calls, such as one that a person has to approve, and records nothing by which that
 	// differs from a run that was stopped there. Nothing is then said of such a run.
 	ReturnsCalls bool
+	// OKUnproven is true if the run's status is OK, which its producer also sets where the last
+	// answer was cut or its reader stopped. Failed is not observed then. Nothing is said of a run
+	// against which nothing speaks but that its last request does not show how it ended.
+	OKUnproven bool
 	// Within is Yes if every run that began within this one succeeded, such as an agent
 	// that is a tool of another agent, and No if one of them did not.
 	Within Fact

@@ -321,7 +321,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	if p.class == semconv.ClassUnset {
 		recovered += j.failuresCountedAlone()
 	}
-	if p.class == semconv.ClassUnclassified && p.request == nil && p.tool == nil && j.mayHaveReturned() {
+	if p.class == semconv.ClassUnclassified && p.request == nil && p.tool == nil && j.mayHaveGoneWell() {
 		return
 	}
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
@@ -569,11 +569,24 @@ func (j *judge) toolWaits() bool {
 	})
 }
 
-// mayHaveReturned reports whether nothing but calls that were not answered speaks against a
-// run of which the producer does not record that it returned them.
-func (j *judge) mayHaveReturned() bool {
+// mayHaveGoneWell reports whether nothing but what its producer does not record speaks against a
+// run: that it returned the calls that were not answered, or how its last request ended.
+func (j *judge) mayHaveGoneWell() bool {
+	if j.run.Partial || j.run.Failed != NotObserved {
+		return false
+	}
 	n := len(j.order)
-	return j.run.ReturnsCalls && !j.run.Partial && j.run.Failed == NotObserved && n > 0 && j.states[j.order[n-1]] == stateOK
+	if n == 0 {
+		return j.run.OKUnproven
+	}
+	switch j.states[j.order[n-1]] {
+	case stateOK:
+		return j.run.ReturnsCalls || j.run.OKUnproven
+	case stateUnknown:
+		return j.run.OKUnproven
+	default:
+		return false
+	}
 }
 
 // outcomeUnknown reports whether nothing shows how the run went: not the run itself, not

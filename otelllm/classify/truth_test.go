@@ -332,6 +332,28 @@ func TestReturnsCalls(t *testing.T) {
 	}
 }
 
+// Of a run whose OK is unproven nothing is said, unless its last request shows how it went.
+func TestOKUnproven(t *testing.T) {
+	unknown := func(r *Request) { *r = Request{Start: r.Start, End: r.End} }
+	for name, tt := range map[string]struct {
+		change func(*Run)
+		want   semconv.RunOutcome
+	}{
+		"its last request is unknown": {func(*Run) {}, semconv.RunOutcomeUnset},
+		"it has no requests":          {func(r *Run) { r.Requests = nil }, semconv.RunOutcomeUnset},
+		"it returned calls":           {func(r *Run) { answers(&r.Requests[0]); r.Requests[0].Finish = FinishToolCalls }, semconv.RunOutcomeUnset},
+		"it answered":                 {func(r *Run) { answers(&r.Requests[0]) }, semconv.RunOutcomeSucceeded},
+		"another producer":            {func(r *Run) { r.OKUnproven = false }, semconv.RunOutcomeIncomplete},
+		"its last request broke":      {func(r *Run) { reset(semconv.PhaseText)(&r.Requests[0]) }, semconv.RunOutcomeFailed},
+		"parts are missing":           {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
+		"its end never came":          {func(r *Run) { r.Ended = No }, semconv.RunOutcomeIncomplete},
+	} {
+		r := Run{Start: t0, End: at(9), Ended: Yes, OKUnproven: true, Requests: []Request{request(0, 1, unknown)}}
+		tt.change(&r)
+		assert.Equal(t, tt.want, Judge(&r).Run.Outcome, name)
+	}
+}
+
 // A live diagnosis reads what has arrived of an open stream.
 func TestOpenRequest(t *testing.T) {
 	open := func(r *Request) {

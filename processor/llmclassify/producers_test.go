@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -232,4 +233,69 @@ func TestSocketBeforeHeaders(t *testing.T) {
 	assert.Equal(t, semconv.CauseClosedBeforeHeaders, got[2].cause)
 	got = whatIsSaid(t, handmade.run(4).failedWith("x"), request, exchange(values{"http.response.status_code": 200}))
 	assert.Equal(t, semconv.CauseBodyTruncated, got[2].cause)
+}
+
+// Gemini ended with STOP and no part: it only thought. OpenTelemetry's instrumentation for google-genai, with
+// content recorded, counts the thoughts as tokens of output and writes a message without parts.
+func TestGeminiThoughtOnly(t *testing.T) {
+	f := framework{"opentelemetry.instrumentation.google_genai", values{"gen_ai.system": "gemini"}}
+	for output, want := range map[int]semconv.RunOutcome{412: semconv.RunOutcomeFailed, 418: semconv.RunOutcomeSucceeded} {
+		call := f.call(2, .1, 1, values{
+			"gen_ai.operation.name": "generate_content", "gen_ai.response.finish_reasons": []any{"stop"},
+			"gen_ai.usage.input_tokens": 900, "gen_ai.usage.output_tokens": output, "gen_ai.usage.reasoning.output_tokens": 412,
+			"gen_ai.output.messages": `[{"role":"assistant","parts":[],"finish_reason":"stop"}]`,
+		})
+		assert.Equal(t, want, whatIsSaid(t, handmade.run(2), call)[1].outcome, output)
+	}
+}
+
+// OK beside the time to a first chunk alone is a stream that shows no end, by each name of that time.
+func TestOKOfAStreamThatShowsItsFirstChunkAlone(t *testing.T) {
+	for _, key := range []string{"gen_ai.client.inference.time_to_first_chunk", "gen_ai.client.operation.time_to_first_chunk", "gen_ai.response.time_to_first_chunk"} {
+		got := whatIsSaid(t, handmade.run(2), handmade.call(2, .1, 1, values{key: 0.2}).ok())
+		assert.NotEqual(t, semconv.RunOutcomeSucceeded, got[1].outcome, key)
+	}
+}
+
+// A run or a tool that is OK has handled the exception that it recorded.
+func TestHandledException(t *testing.T) {
+	for _, class := range []string{"CancelledError", "AbortError", "TimeoutError", "ValueError", "httpx.ReadTimeout"} {
+		handled := func(s framed) framed { s.raised = class; return s.ok() }
+		got := whatIsSaid(t, handled(handmade.run(4)), handmade.call(2, .1, 1, finished("stop")))
+		assert.Equal(t, semconv.RunOutcomeSucceeded, got[1].outcome, class)
+		got = whatIsSaid(t, handmade.run(4).ok(), handmade.call(2, .1, 1, finished("tool_calls")), handled(handmade.tool(1, 2, "")), handmade.call(4, 2.1, 3, finished("stop")))
+		assert.Equal(t, semconv.RunOutcomeSucceeded, got[1].outcome, class)
+	}
+}
+
+// A content filter in an answer of Chat Completions under OpenAI's agents SDK, of any length.
+func TestFilterOfALongResponse(t *testing.T) {
+	for _, length := range []int{10, 64 << 10} {
+		text := strings.Repeat("a", length)
+		all := values{"openinference.span.kind": "LLM", "output.value": `[{"choices":[{"finish_reason":"content_filter","message":{"content":"` + text + `"}}]}]`}
+		maps.Copy(all, someTokens)
+		got := whatIsSaid(t, agentsJS.span(2, 1, "response", .1, 1, all).ok(), agentsJS.oiAgent(2).ok())
+		assert.Equal(t, semconv.CauseContentFilter, got[2].cause, length)
+	}
+}
+
+// A span with evidence of an answer, whose error is one of a connection that was never made:
+// that was not the connection to the model.
+func TestAnsweredAndNeverConnected(t *testing.T) {
+	for name, more := range map[string]values{
+		"finish reason": {"gen_ai.response.finish_reasons": []any{"stop"}},
+		"tokens":        someUsage,
+		"messages":      {"gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"I have deleted"}]}]`},
+		"first chunk":   {"gen_ai.response.time_to_first_chunk": 0.2},
+		"model":         {"gen_ai.response.model": "gpt-test"},
+		"status":        {"http.response.status_code": 200},
+		"id":            {"gen_ai.response.id": "r1"},
+	} {
+		for _, class := range []string{"ECONNREFUSED", "httpx.ConnectError", "ENOTFOUND", "EAI_AGAIN", "httpx.ConnectTimeout", "429", "RateLimitError"} {
+			for _, f := range []framework{handmade, pydantic, msAgents, adk} {
+				got := whatIsSaid(t, f.call(2, .1, 1, more).raising(class, secret))
+				assert.NotEqual(t, safe, got[2].safety, "%s, %s, %s: %v", name, class, f.scope, got[2])
+			}
+		}
+	}
 }

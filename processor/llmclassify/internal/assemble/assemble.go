@@ -120,7 +120,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	switch {
 	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
-		d.Unclaimed = run.ReturnsCalls
+		d.Unclaimed = run.ReturnsCalls || run.OKUnproven
 	case inner.Unclaimed && len(requests) == 0 && run.Failed == classify.NotObserved && verdicts.Run.Class == semconv.ClassUnclassified:
 		d.Unclaimed = true // nothing speaks against it but that
 	default:

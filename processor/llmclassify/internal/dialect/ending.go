@@ -35,6 +35,7 @@ type ending struct {
 	unset     bool     // the status is UNSET
 
 	input, output classify.Count // tokens
+	reasoning     classify.Count // of the output
 	content       classify.Fact  // whether the recorded messages of the answer have any content
 	partless      bool           // they have no parts at all
 
@@ -42,8 +43,11 @@ type ending struct {
 	nothing bool // nothing of an answer arrived
 }
 
-// keyFirstChunk is the time to the first chunk of a stream. See keyTimeToFirstChunk for another name of it.
+// keyFirstChunk is the time to the first chunk of a stream. See keyTimeToFirstChunk for other names of it.
 const keyFirstChunk = "gen_ai.response.time_to_first_chunk"
+
+// keyReasoningTokens are the tokens of reasoning, which are among those of the output.
+const keyReasoningTokens = "gen_ai.usage.reasoning.output_tokens"
 
 // begin reads what every request's span has.
 func (e *ending) begin(span ptrace.Span, r *classify.Request) {
@@ -54,12 +58,21 @@ func (e *ending) begin(span ptrace.Span, r *classify.Request) {
 	e.unset = span.Status().Code() == ptrace.StatusCodeUnset
 }
 
+// beginWithoutOK is begin for a producer that sets no OK: it is another one's, on each span that
+// did not fail, and says no more than UNSET.
+func (e *ending) beginWithoutOK(span ptrace.Span, r *classify.Request) {
+	e.begin(span, r)
+	if r.Failed == classify.No {
+		r.Failed, e.unset = classify.NotObserved, true
+	}
+}
+
 // read reads the attributes of the conventions.
 func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	switch key {
 	case string(otelsemconv.GenAIRequestStreamKey):
 		e.streamed = e.streamed || boolean(v)
-	case keyFirstChunk, keyTimeToFirstChunk:
+	case keyFirstChunk, keyTimeToFirstChunk, keyNewTimeToFirstChunk:
 		e.chunked = true
 	case string(otelsemconv.GenAIResponseFinishReasonsKey):
 		e.reasons = finishReasons(v, nil)
@@ -75,6 +88,8 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 		e.input = count(v)
 	case string(otelsemconv.GenAIUsageOutputTokensKey):
 		e.output = count(v)
+	case keyReasoningTokens:
+		e.reasoning = count(v)
 	case string(otelsemconv.GenAIOutputMessagesKey):
 		e.content = messagesContent(v)
 		e.partless = e.content == classify.No && !strings.Contains(v.AsString(), `"type"`)

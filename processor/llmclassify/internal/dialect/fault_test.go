@@ -145,7 +145,7 @@ func TestExplainKeeps(t *testing.T) {
 	}
 	reset := undici(200, "ECONNRESET")
 
-	r := explained(arize(oiOpenAI, "LLM", statusOK, m{"llm.invocation_parameters": `{"stream":false}`}), reset)
+	r := explained(arize(oiOpenAI, "LLM", statusOK, m{"llm.token_count.completion": 6}), reset)
 	assert.Equal(t, classify.No, r.Failed, "its producer says that it went well")
 	assert.Zero(t, r.Transport)
 

@@ -76,7 +76,7 @@ func (d GenAI) Read(span ptrace.Span, into Facts) {
 	case scopeStrands:
 		readStrands(span, into)
 	case scopeAgentFramework:
-		readAgentFramework(span, into)
+		d.readAgentFramework(span, into)
 	default:
 		d.read(span, into)
 	}
@@ -89,7 +89,7 @@ func (d GenAI) read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
 		springTool(span, into.Tool)
-	case into.Run != nil && d.scope == scopePythonAgents:
+	case into.Run != nil && (d.scope == scopePythonAgents || d.scope == scopeAgentFramework):
 		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
@@ -98,7 +98,11 @@ func (d GenAI) read(span ptrace.Span, into Facts) {
 
 func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	var e ending
-	e.begin(span, r)
+	if d.scope == scopeAgentFramework {
+		e.beginWithoutOK(span, r)
+	} else {
+		e.begin(span, r)
+	}
 	early := false // the provider reports tokens at the beginning of a response, most do at its end
 	var spring springEnding
 	for key, v := range span.Attributes().All() {
@@ -112,7 +116,7 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	}
 	e.end(span, r)
 	counted := e.output.N() > 0
-	if counted && e.partless { // the content is not recorded
+	if e.partless && e.output.N() > e.reasoning.N() { // the content is not recorded
 		e.content = classify.NotObserved
 	}
 	if r.Failed == classify.No && (e.streamed || e.chunked || d.scope == scopePythonAgents) && e.reasons == nil && !counted {

@@ -212,8 +212,10 @@ func incompleteReason(v pcommon.Value) string {
 // it; empty if it shows none. Within a text the quotes would be escaped.
 func limitOfLong(s string) string {
 	for _, colon := range [...]string{`":`, `": `} {
-		if strings.Contains(s, `"finish_reason`+colon+`"length"`) {
-			return "length"
+		for _, reason := range [...]string{"length", "content_filter"} {
+			if strings.Contains(s, `"finish_reason`+colon+`"`+reason+`"`) {
+				return reason
+			}
 		}
 		if strings.Contains(s, `"`+keyIncomplete+colon+`{`) {
 			return statusIncomplete

@@ -16,20 +16,27 @@ import (
 // A failure is ERROR with an exception event; on Responses with the same empty message
 // for an end of the stream, an abort and a timeout. A stream that ends without a finish
 // reason has none, and neither has one that was aborted, which OpenAI's client ends
-// without an error and whose status may be OK: it is attributed to neither, and OK is
-// success only for a request that is known not to have streamed. For Go the body of an
+// without an error and whose status may be OK: it is attributed to neither. Some set OK before
+// they read a stream, and an error of it is then recorded beside OK. That a request streamed
+// is not always recorded, and LangChain's parameters are those of the model, not of the call. So
+// OK is success only beside tokens of the answer, which come with the end of a response from
+// most providers, not from Anthropic's, and not where a stream is known: some servers
+// count in each event. The OK of an AGENT is no success by itself: it goes on with what a
+// broken stream brought, or ended when its reader did. For Go the body of an
 // HTTP error is its status text, a stream has the attributes of its request only, and a
 // truncated one may not be exported at all. Messages of the history are recorded in part
 // by some and dropped by attribute limits, so that they prove nothing about what is
 // missing.
 type OpenInference struct{}
 
-var _ Dialect = OpenInference{}
+var _ scoped = OpenInference{}
 
 // Keys of OpenInference.
 const (
 	keyOIFinish         = "llm.finish_reason"
 	keyOIParameters     = "llm.invocation_parameters"
+	keyOIProvider       = "llm.provider"
+	keyOISystem         = "llm.system"
 	keyOIToolID         = "tool.id"
 	keyOIToolName       = "tool.name"
 	keyOIToolCallID     = "tool_call.id"
@@ -49,6 +56,20 @@ const (
 
 // Name implements [Dialect].
 func (OpenInference) Name() string { return "openinference" }
+
+// in returns the dialect of a producer whose spans a processor of OpenInference has
+// completed.
+func (d OpenInference) in(s scope) Dialect {
+	switch s {
+	case scopePydanticAI, scopeStrands, scopeAgentFramework:
+		return GenAI{}.in(s)
+	default:
+		return openInference
+	}
+}
+
+// As an interface, which costs an allocation each time.
+var openInference Dialect = OpenInference{}
 
 func (OpenInference) claims() claims { return claims{marks: markOpenInference} }
 
@@ -81,22 +102,27 @@ func (OpenInference) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		openInferenceTool(span, into.Tool)
 	case into.Run != nil:
-		readRun(span, into.Run)
+		openInferenceRun(span, into.Run)
 	}
+}
+
+func openInferenceRun(span ptrace.Span, run *classify.Run) {
+	readRunWithoutOK(span, run)
+	run.OKUnproven = failed(span) == classify.No
 }
 
 func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
-	single := false // known not to have streamed
+	early := false // the provider reports tokens at the beginning of a response
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyOIFinish:
 			e.finish(v)
 		case keyOIParameters:
-			streams := openInferenceStreams(v)
-			e.streamed = e.streamed || streams == classify.Yes
-			single = streams == classify.No
+			e.streamed = e.streamed || openInferenceStreams(v)
+		case keyOIProvider, keyOISystem:
+			early = early || countsEarly(v)
 		case keyOITokensOfPrompt:
 			e.input = count(v)
 		case keyOITokensOfAnswer:
@@ -112,7 +138,7 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 	}
 	e.streamed = e.streamed || openInferenceStreamed(span)
 	e.end(span, r)
-	if r.Failed == classify.No && (!single || e.streamed) {
+	if r.Failed == classify.No && (e.streamed || early || e.recorded || e.output.N() == 0) {
 		r.Failed = classify.NotObserved
 	}
 	e.conclude(r)
@@ -148,20 +174,17 @@ func openInferenceStreamed(span ptrace.Span) bool {
 	return false
 }
 
-// openInferenceStreams reads from the parameters of the call whether it requested a
+// openInferenceStreams reports whether the parameters of the call show that it requested a
 // stream.
-func openInferenceStreams(v pcommon.Value) classify.Fact {
+func openInferenceStreams(v pcommon.Value) bool {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
-		return classify.NotObserved
+		return false
 	}
 	var parameters struct {
 		Stream    bool `json:"stream"`
 		Streaming bool `json:"streaming"` // LangChain
 	}
-	if json.Unmarshal([]byte(v.Str()), &parameters) != nil {
-		return classify.NotObserved
-	}
-	return classify.FactOf(parameters.Stream || parameters.Streaming)
+	return json.Unmarshal([]byte(v.Str()), &parameters) == nil && (parameters.Stream || parameters.Streaming)
 }
 
 func openInferenceTool(span ptrace.Span, t *classify.Tool) {

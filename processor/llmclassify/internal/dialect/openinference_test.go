@@ -58,10 +58,28 @@ func TestOpenInferenceRequest(t *testing.T) {
 			answered(classify.FinishMaxTokens),
 		},
 		{
-			"a whole answer of a producer without finish reasons", arize("openinference.instrumentation.langchain", "LLM", statusOK, m{"llm.invocation_parameters": whole}),
+			"a whole answer of a producer without finish reasons", arize("openinference.instrumentation.langchain", "LLM", statusOK, m{"llm.invocation_parameters": whole, "llm.token_count.completion": 6}),
 			[]truth{success},
 			well,
 			classify.Request{Failed: classify.No},
+		},
+		{
+			"no tokens, and not known to have streamed", arize("openinference.instrumentation.cohere", "LLM", statusOK, m{"llm.invocation_parameters": whole}),
+			[]truth{cut, stopped, success},
+			unknown,
+			classify.Request{},
+		},
+		{
+			"tokens of a provider that counts them at the beginning", arize(oiMessages, "LLM", statusOK, m{"llm.provider": "anthropic", "llm.token_count.completion": 1}),
+			[]truth{cut, stopped, success},
+			unknown,
+			classify.Request{},
+		},
+		{
+			"OK was set before the stream broke", arize("openinference.instrumentation.agno", "LLM", statusOK, m{"llm.token_count.completion": 6}, event{class: "httpx.ReadError", message: "CANARY"}),
+			[]truth{cut},
+			unknown,
+			classify.Request{},
 		},
 		{
 			"OK without a finish reason: ended, aborted or an old version", arize(oiMessages, "LLM", statusOK, m{"llm.invocation_parameters": streams}),
@@ -161,7 +179,7 @@ func TestOpenInferenceOthers(t *testing.T) {
 	_, _, facts = arize(oiOpenAI, "TOOL", statusUnset, map[string]any{"tool_call.id": "call_1", "tool.name": "write"}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write"}, facts.Tool)
 	_, _, facts = arize(oiOpenAI, "AGENT", statusOK, nil).read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.No}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, OKUnproven: true}, facts.Run)
 }
 
 func TestOpenAIAgents(t *testing.T) {

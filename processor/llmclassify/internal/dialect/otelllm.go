@@ -180,7 +180,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 		case string(semconv.RunToolsKey):
 			run.AnnouncedTools = count(v)
 		case string(semconv.RunEndKey):
-			run.EndedBy = enum(v, semconv.ParseRunEnd)
+			run.EndedBy = enumOr(v, semconv.ParseRunEnd, semconv.RunEndUnclear)
 		case string(semconv.ClassificationTriggerKey):
 			judged = true
 		case string(semconv.AbortSourceKey):

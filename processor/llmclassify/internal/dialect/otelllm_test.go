@@ -311,3 +311,12 @@ func TestReadingIsLazyAndKept(t *testing.T) {
 	assert.Greater(t, facts.Size(), 100)
 	assert.Equal(t, Facts{}, (&Reading{Dialect: OTelLLM{}}).Facts(s, Other))
 }
+
+// The end of a run that this version does not know, of a newer client, is not known.
+func TestUnknownRunEnd(t *testing.T) {
+	for _, end := range []any{"disconnected", 3} {
+		facts := read(t, span(t, map[string]any{"gen_ai.operation.name": "invoke_agent", "llm.run.requests": 1, "llm.run.end": end}))
+		assert.Equal(t, semconv.RunEndUnclear, facts.Run.EndedBy, end)
+		assert.Equal(t, classify.NotObserved, facts.Run.Failed, end)
+	}
+}

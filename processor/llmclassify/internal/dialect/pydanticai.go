@@ -28,6 +28,8 @@ import (
 // that it returned a result. Its last answer may have calls all the same: of tools that a
 // person has to approve or that the application executes, which have no span, and of the
 // output, which is a call by default.
+// OK is that of OpenInference's processor, on each span without an error.
+//
 // Written from pydantic/pydantic-ai 2.33.0, formats 2 to 6 (_instrumentation.py,
 // models/instrumented.py, capabilities/instrumentation.py, exceptions.py).
 
@@ -53,7 +55,7 @@ func readPydantic(span ptrace.Span, into Facts) {
 
 func pydanticRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
-	e.begin(span, r)
+	e.beginWithoutOK(span, r)
 	early := false
 	for key, v := range span.Attributes().All() {
 		switch {
@@ -79,6 +81,7 @@ func pydanticRequest(span ptrace.Span, r *classify.Request) {
 
 func pydanticTool(span ptrace.Span, t *classify.Tool) {
 	genAITool(span, t)
+	withoutOK(t)
 	if v, ok := span.Attributes().Get(keyPydanticDeferral); ok && shortString(v) != "" {
 		t.Outcome, t.ErrorType, t.Waits = semconv.ToolOutcomeUnset, "", true
 		return
@@ -89,7 +92,7 @@ func pydanticTool(span ptrace.Span, t *classify.Tool) {
 }
 
 func pydanticRun(span ptrace.Span, run *classify.Run) {
-	readRun(span, run)
+	readRunWithoutOK(span, run)
 	run.ReturnsCalls = true
 	if run.Failed != classify.NotObserved {
 		return

@@ -43,12 +43,27 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 		return
 	}
 	switch {
+	case isLangGraphInterrupt(f.name):
+		t.Outcome, t.ErrorType, t.Waits = semconv.ToolOutcomeUnset, "", true
+	case isLangGraphHandover(f.name):
+		t.Outcome, t.ErrorType = semconv.ToolOutcomeSucceeded, ""
 	case f.abort == semconv.AbortSourceDeadline, f.watchdog != semconv.WatchdogKindUnset:
 		t.Outcome = semconv.ToolOutcomeTimedOut
 	case f.abort != semconv.AbortSourceUnset:
 		t.Outcome, t.Abort.Source = semconv.ToolOutcomeInterrupted, f.abort
 	}
 }
+
+// LangGraph for Python steers by exceptions, which instrumentations of LangChain record as
+// errors: of what waits for a person, and of an agent or a tool that hands over to the graph
+// around it (langgraph/errors.py).
+
+func isLangGraphInterrupt(name string) bool {
+	name = baseName(name)
+	return name == "GraphInterrupt" || name == "NodeInterrupt"
+}
+
+func isLangGraphHandover(name string) bool { return baseName(name) == "ParentCommand" }
 
 // mcpToolError is the error.type of an MCP result with isError.
 const mcpToolError = "tool_error"
@@ -75,7 +90,23 @@ func readRun(span ptrace.Span, run *classify.Run) {
 		run.ErrorType = f.name
 	}
 	run.ErrorType = typeName(run.ErrorType)
-	run.Abort.Source = f.abort
+	switch {
+	case run.Failed != classify.Yes:
+	case isLangGraphInterrupt(f.name):
+		run.Failed, run.ErrorType, run.Waits = classify.No, "", true
+	case isLangGraphHandover(f.name):
+		run.Failed, run.ErrorType = classify.No, ""
+	}
+	if run.Failed != classify.No { // else it handled the exception
+		run.Abort.Source = f.abort
+	}
+}
+
+// withoutOK is for a tool whose producer sets no OK: its result may report a failure.
+func withoutOK(t *classify.Tool) {
+	if t.Outcome == semconv.ToolOutcomeSucceeded {
+		t.Outcome = semconv.ToolOutcomeUnset
+	}
 }
 
 // readRunWithoutOK reads the span of a run whose producer sets OK whatever happened: it is

@@ -22,7 +22,8 @@ import (
 // (prefix aitxt-): a stream that ended cleanly with nothing in it, such as [DONE] alone.
 // The text of an answer and the ids of calls are recorded together with outputs only. A
 // tool without an error is UNSET: its result may report a failure. Phases, counts and
-// histories are not recorded. Measured with ai 6.0.322.
+// histories are not recorded. OK is that of OpenInference's processor, on each span without
+// an error. Measured with ai 6.0.322.
 type Vercel struct{}
 
 var _ Dialect = Vercel{}
@@ -76,6 +77,7 @@ func (Vercel) Read(span ptrace.Span, into Facts) {
 		vercelRequest(span, into.Request)
 	case into.Tool != nil:
 		readTool(span, into.Tool, keyVercelToolID, keyVercelToolName)
+		withoutOK(into.Tool)
 	case into.Run != nil:
 		vercelRun(span, into.Run, keyVercelFinish)
 	}
@@ -85,7 +87,7 @@ func (Vercel) Read(span ptrace.Span, into Facts) {
 // limit of steps was reached, or if its caller is to go on. Neither is a failure. If the
 // last step failed nevertheless, its request shows that.
 func vercelRun(span ptrace.Span, run *classify.Run, finish string) {
-	readRun(span, run)
+	readRunWithoutOK(span, run)
 	v, ok := span.Attributes().Get(finish)
 	if !ok || run.Failed != classify.NotObserved {
 		return
@@ -97,7 +99,7 @@ func vercelRun(span ptrace.Span, run *classify.Run, finish string) {
 
 func vercelRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
-	e.begin(span, r)
+	e.beginWithoutOK(span, r)
 	var finish []string
 	for key, v := range span.Attributes().All() {
 		switch key {

@@ -20,7 +20,7 @@ import (
 // chunk is that of the first part of an answer: an interrupted stream without it, such as
 // [DONE] alone, had nothing in it; for an answer that was not streamed it is never
 // recorded. The stream events are added at the end of the step: their times are not those
-// of the chunks. Phases, calls and histories are not recorded. Measured with ai 7.0.173
+// of the chunks. OK is that of OpenInference's processor. Phases, calls and histories are not recorded. Measured with ai 7.0.173
 // and @ai-sdk/otel 1.0.173.
 type Vercel7 struct{}
 
@@ -57,6 +57,7 @@ func (Vercel7) Read(span ptrace.Span, into Facts) {
 		vercel7Request(span, into.Request)
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
+		withoutOK(into.Tool)
 	case into.Run != nil:
 		vercelRun(span, into.Run, string(otelsemconv.GenAIResponseFinishReasonsKey))
 	}
@@ -64,7 +65,7 @@ func (Vercel7) Read(span ptrace.Span, into Facts) {
 
 func vercel7Request(span ptrace.Span, r *classify.Request) {
 	var e ending
-	e.begin(span, r)
+	e.beginWithoutOK(span, r)
 	began := false // a part of an answer
 	for key, v := range span.Attributes().All() {
 		began = began || isFirstChunk(key)

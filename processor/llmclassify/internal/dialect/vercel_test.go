@@ -195,10 +195,10 @@ func TestVercelRequest(t *testing.T) {
 			classify.Request{Basis: classify.Typed, Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindRateLimited, Code: "RateLimitError"}},
 		},
 		{
-			"said to be well, without a reason", vercel6(do, statusOK, nil),
-			[]truth{success},
-			well,
-			classify.Request{Failed: classify.No},
+			"aborted, and OK by OpenInference's processor", vercel6(do, statusOK, nil),
+			[]truth{stopped},
+			aborted(semconv.CauseUnknown, low),
+			classify.Request{Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
 		},
 		{
 			"aborted", vercel6(do, statusUnset, nil),
