@@ -982,7 +982,7 @@ func TestOrderInParts(t *testing.T) {
 							excused[trace] = true
 						}
 					}
-					if wrong := got.carelessness(want, excused, together.whole); len(wrong) > 0 {
+					if wrong := got.carelessness(a.inTime(want), excused, together.whole); len(wrong) > 0 {
 						t.Errorf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
 					}
 				}
