@@ -271,3 +271,25 @@ func TestWhatIsNotAwaited(t *testing.T) {
 	h.pass(t, defaultSettle)
 	assert.Equal(t, semconv.TriggerComplete, verdictOf(spansOf(h.out())[spanID(1)]).trigger)
 }
+
+// Spans that have been held for max_hold wait at most a second longer for a call that is on its way.
+func TestPatienceIsBounded(t *testing.T) {
+	h, next := newFlakyHarness(t, defaultConfig())
+	h.consume(t, uncountedRun(1, 2)[1])
+	start := h.clock.Now()
+	var went time.Time
+	next.fail = func(ptrace.Traces) error {
+		next.fail = nil
+		for range 4000 {
+			h.pass(t, 10*time.Millisecond)
+			if h.out().SpanCount() > 0 {
+				went = h.clock.Now()
+				break
+			}
+		}
+		return nil
+	}
+	require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, shownBefore(1), otherSpan(90, 0, 0, 1).of(9))))
+	require.False(t, went.IsZero())
+	assert.LessOrEqual(t, went.Sub(start), defaultMaxHold+time.Second+20*time.Millisecond)
+}

@@ -70,14 +70,15 @@ const (
 // for calls that are on their way, and until when.
 func (b *Buffer[F]) waitsForCalls(t *Trace[F], now age) bool {
 	due := t.oldestHeld().arrived + age(b.cfg.MaxHold)
-	if now >= due+age(min(maxPatience, b.cfg.MaxHold/expirySlack)) {
+	last := due + age(min(maxPatience, b.cfg.MaxHold/expirySlack))
+	if now >= last {
 		return false
 	}
 	a := b.awaits(t)
 	if !slices.ContainsFunc(a.Spans, func(s AwaitedSpan) bool { return s.ID.IsEmpty() }) {
 		return false
 	}
-	t.patient = now + max(glance, now-due)
+	t.patient = min(now+max(glance, now-due), last)
 	return true
 }
 
