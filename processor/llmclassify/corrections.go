@@ -23,12 +23,15 @@ type corrections struct {
 	// mu guards everything declared below
 	mu      sync.Mutex
 	kept    *generations.Cache[spanKey, *judgedRun]
-	byTrace map[pcommon.TraceID][]pcommon.SpanID // the last runs that are kept, at most maxCorrected
+	byTrace map[pcommon.TraceID][]*judgedRun // the last runs that are kept, at most maxCorrected
 }
 
 // judgedRun is a run that was judged.
 type judgedRun struct {
+	id        pcommon.SpanID
 	around    pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
+	above     pcommon.SpanID // where its parents lead
+	beyond    pcommon.SpanID // where they lead beyond runs that were judged before
 	service   assemble.Service
 	end       pcommon.Timestamp
 	did       classify.Effects
@@ -66,9 +69,9 @@ const judgedRunSize = 384
 func newCorrections(period time.Duration, bytes int) *corrections {
 	kept := generations.NewCache[spanKey, *judgedRun](period, bytes/2)
 	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*cap(r.parts) }
-	c := &corrections{kept: kept, byTrace: make(map[pcommon.TraceID][]pcommon.SpanID)}
+	c := &corrections{kept: kept, byTrace: make(map[pcommon.TraceID][]*judgedRun)}
 	kept.Removed = func(key spanKey) {
-		runs := slices.DeleteFunc(c.byTrace[key.trace], func(run pcommon.SpanID) bool { return run == key.id })
+		runs := slices.DeleteFunc(c.byTrace[key.trace], func(r *judgedRun) bool { return r.id == key.id })
 		if c.byTrace[key.trace] = runs; len(runs) == 0 {
 			delete(c.byTrace, key.trace)
 		}
@@ -85,7 +88,7 @@ func (c *corrections) put(now time.Time, key spanKey, r *judgedRun) {
 	if len(runs) == maxCorrected {
 		runs = slices.Delete(runs, 0, 1)
 	}
-	c.byTrace[key.trace] = append(runs, key.id)
+	c.byTrace[key.trace] = append(runs, r)
 }
 
 // setLimit changes the bytes.
@@ -112,14 +115,16 @@ func markOf(id pcommon.SpanID, role hold.Role) uint32 {
 	return mark
 }
 
-// add keeps the run of a release that was judged.
-func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.Diagnoses) {
-	if d.Run == nil || release.Run == nil {
-		return
+// add keeps the run of a release, which was judged.
+func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.Diagnoses, position *assemble.Position) {
+	var retry classify.Retry
+	if d.Run != nil {
+		retry = classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason}
 	}
 	announced := release.Run.Announced
 	r := &judgedRun{
-		around: release.Run.Run, service: assemble.ServiceOf(release.Run), end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
+		id: release.RunID, around: release.Run.Run, above: position.Above, beyond: position.Furthest(),
+		service: assemble.ServiceOf(release.Run), end: release.Run.End, did: d.Effects, retry: retry,
 		parts: make([]uint32, 0, len(release.Members)), announced: announced.Known && (announced.Void || release.Reason == hold.Complete),
 	}
 	for i := range release.Members {
@@ -138,8 +143,8 @@ const maxCorrected = 64
 
 // late notes a late span, which may be a part of a run: it is no second delivery, and began
 // before the run ended. Its run is the one that it names, or for a tool that names none the one
-// that it is beneath. Then it is a part of the runs that are named around that one, too. It reports
-// whether it contradicts what any of them announced. The most careful verdict on repeating one of
+// that it is beneath. Then it is a part of the runs around that one, too. It reports whether it
+// contradicts what any of them announced. The most careful verdict on repeating one of
 // them is returned, if the span has made any of them more careful.
 func (c *corrections) late(now time.Time, trace pcommon.TraceID, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
 	if m.Role == hold.Run {
@@ -186,26 +191,46 @@ func (c *corrections) runAbove(trace pcommon.TraceID, parent pcommon.SpanID, rol
 	if _, ok := c.kept.Peek(spanKey{trace, parent}); ok {
 		return parent
 	}
-	for _, run := range slices.Backward(c.byTrace[trace]) {
-		r, ok := c.kept.Peek(spanKey{trace, run})
-		if ok && slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(parent, role)); return there }) {
-			return run
+	for _, r := range slices.Backward(c.byTrace[trace]) {
+		if slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(parent, role)); return there }) {
+			return r.id
 		}
 	}
 	return above
 }
 
-// correct joins what came late into its run and the runs that are named around that one.
-// Announced reports whether it is in the numbers that one of them announced.
+// beyond returns where the parents of judged runs of a trace lead to: of the run whose span, or
+// a request or a tool of which, has an id. Empty is a root.
+func (c *corrections) beyond(trace pcommon.TraceID) assemble.Beyond {
+	return func(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.byTrace[trace]) == 0 {
+			return above, false
+		}
+		run := c.runAbove(trace, id, hold.Request, hold.Tool)
+		if run.IsEmpty() {
+			return above, false
+		}
+		r, ok := c.kept.Peek(spanKey{trace, run})
+		if ok {
+			above = r.beyond
+		}
+		return above, ok
+	}
+}
+
+// correct joins what came late into its run and the runs around that one. Announced reports
+// whether it is in the numbers that one of them announced, where it is named as a part of them.
 func (c *corrections) correct(
 	now time.Time, key spanKey, it *assemble.Item, did classify.Effects, announced func(*judgedRun) bool,
 ) (corrected classify.Retry, contradicts bool) {
+	named := true
 	for range maxCorrected {
 		if key.id.IsEmpty() {
 			break
 		}
 		r, ok := c.kept.Take(key) // its size may change
-
 		if !ok {
 			break
 		}
@@ -215,14 +240,16 @@ func (c *corrections) correct(
 		case known && r.corrected:
 			corrected = stamp.MoreCareful(corrected, r.retry)
 		case !known && !later:
-			contradicts = contradicts || r.announced && announced(r)
+			contradicts = contradicts || named && r.announced && announced(r)
 			corrected = stamp.MoreCareful(corrected, r.join(did))
 		}
 		c.put(now, key, r)
 		if known || later {
 			break
 		}
-		key.id = r.around
+		if key.id = r.around; key.id.IsEmpty() {
+			named, key.id = false, c.runAbove(key.trace, r.above, hold.Request, hold.Tool)
+		}
 	}
 	return corrected, contradicts
 }

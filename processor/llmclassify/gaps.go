@@ -43,14 +43,21 @@ func (l *lifetime) lacks(now time.Time, from, to pcommon.Timestamp) bool {
 }
 
 // outlives reports whether a run began so long ago that it may not be known any more what ran
-// within it, which is kept for this time. It may come long after its end. If it began before this
-// process did, it comes from a recording, or is judged by what was recalled, and its own time counts.
+// within it, which is kept for this time. It may come long after its end. If it ended before this
+// process began, it comes from a recording, or is judged by what was recalled, and its own time counts.
 func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time.Duration) bool {
 	began := l.began.Load()
-	if to <= from || began != 0 && int64(from) >= began { //nolint:gosec // before 2262
+	if to <= from || began != 0 && int64(to) >= began { //nolint:gosec // before 2262
 		to = max(to, pcommon.NewTimestampFromTime(now))
 	}
 	return to > from && time.Duration(to-from) > kept-clockSkew //nolint:gosec // the difference of two times
+}
+
+// straddles reports whether a run began before this process did and ended after that. It is not
+// known then of which traces something was forgotten for its age before.
+func (l *lifetime) straddles(from, to pcommon.Timestamp) bool {
+	began := l.began.Load()
+	return began != 0 && int64(from) < began && int64(to) >= began //nolint:gosec // before 2262
 }
 
 // forgottenLately reports whether something may have been known of a run that began at this
@@ -70,7 +77,8 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End, e.lifetime.period)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || e.forgot(release.Trace, run.Start) ||
-		old && (e.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || e.lifetime.outlives(now, run.Start, run.End, hold.OldKept))
+		old && (e.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || e.lifetime.straddles(run.Start, run.End) ||
+			e.lifetime.outlives(now, run.Start, run.End, hold.OldKept))
 	release.Gaps = release.Gaps ||
 		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))

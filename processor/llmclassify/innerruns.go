@@ -24,7 +24,7 @@ type innerRun struct {
 	counts   bool           // the numbers that the run around it announces include its own
 	taken    bool           // it is a part of what another run did
 	by       pcommon.SpanID // that run
-	byTime   bool           // its parents do not show it
+	byTime   bool           // its parents, or those of that run's parts, do not show it
 	covered  bool           // that run is kept, too, with what this one did
 }
 
@@ -94,11 +94,16 @@ func (e *innerRuns) size() int {
 	return innerRunSize * (e.kept.Now.n + e.kept.Previous.n)
 }
 
-// add keeps a run that may be within another one: one that has a parent. What the runs
+// add keeps a run for its late spans, and for a run around it if it has a parent. What the runs
 // within it did is a part of what it did.
 func (e *innerRuns) add(now time.Time, release *assemble.Release, within assemble.Inner, d *assemble.Diagnoses) {
 	trace, run := release.Trace, release.Run
-	if run == nil || run.Parent.IsEmpty() || d.Run == nil && !d.Unclaimed {
+	if run == nil || d.Run == nil && !d.Unclaimed {
+		return
+	}
+	position := assemble.PositionOf(release.Of, run, e.corrections.beyond(trace))
+	e.corrections.add(now, release, d, &position)
+	if run.Parent.IsEmpty() {
 		return
 	}
 	e.mu.Lock()
@@ -127,7 +132,7 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	}
 	e.kept.Now.add(trace, innerRun{
 		id:       run.ID,
-		position: assemble.PositionOf(release.Of, run), did: d.Effects, well: well,
+		position: position, did: d.Effects, well: well,
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
 }
@@ -145,10 +150,11 @@ func (e *innerRuns) rotateLocked(now time.Time) {
 	}
 }
 
-// eachNeeded visits the traces with runs that are not spare, or whose runs were forgotten.
+// eachNeeded visits the traces with runs that are not spare and may be within another one, or
+// whose runs were forgotten.
 func (g runsByTrace) eachNeeded(visit func(pcommon.TraceID)) {
 	for trace, of := range g.byTrace {
-		if of.forgotten || slices.ContainsFunc(of.runs, func(r innerRun) bool { return !r.spare() }) {
+		if of.forgotten || slices.ContainsFunc(of.runs, func(r innerRun) bool { return !r.spare() && !r.position.Rooted() }) {
 			visit(trace)
 		}
 	}
@@ -221,6 +227,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 		return inner
 	}
 	outer := assemble.NewOuter(release.Of, run, membersOf(release))
+	byTime := slices.ContainsFunc(release.Members, func(m assemble.Member) bool { return m.ByTime })
 	clear(e.ids)
 	for _, list := range [...][]innerRun{lists[1], lists[0]} {
 		for i := range slices.Backward(list) { // what a run did is a part of what a later one did
@@ -241,7 +248,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 			}
 			inner.Effects = inner.Effects.Join(did)
 			if release.Final {
-				r.taken, r.by, r.byTime = true, run.ID, nesting == assemble.WithinByTime
+				r.taken, r.by, r.byTime = true, run.ID, byTime || nesting == assemble.WithinByTime
 			}
 		}
 	}

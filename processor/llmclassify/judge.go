@@ -24,7 +24,6 @@ func judge(
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}
-	inner.corrections.add(now, release, &d)
 	var around classify.Retry // the verdict on the run around it, if that was judged before and is corrected
 	if isRun(release) && (d.Run != nil || d.Unclaimed) {
 		around, d.Contradicts = inner.corrections.lateRun(now, release, d.Effects)
@@ -38,7 +37,9 @@ func judge(
 		switch {
 		case m.Foreign || !m.Out || !readable(m):
 		case corrected.Safety != semconv.RetrySafetyUnset:
-			stamp.Corrected(m.Span, d.Members[i], corrected, trigger)
+			stamp.Corrected(m.Span, d.Members[i], corrected, stamp.OwnRun, trigger)
+		case d.Unclaimed && m.Item == release.Run && around.Safety != semconv.RetrySafetyUnset:
+			stamp.Corrected(m.Span, d.Members[i], around, stamp.RunAround, trigger)
 		case i == d.Carrier:
 			stamped := stamp.Run(m.Span, d.Run, d.Members[i], trigger)
 			if stamped && setStatus {

@@ -78,19 +78,21 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
 		MaxFactBytes:   factBytes,
 		Locate:         assemble.Locate,
-		Around:         assemble.Around,
-		During:         assemble.During,
-		Inner:          func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
-		SameService:    assemble.SameService,
-		Awaits:         l.awaited.of,
-		Explained:      l.releaser.explained,
-		Read:           l.releaser.readFacts,
-		GuessedFacts:   512,
-		Shared:         l.releaser.kept.Bytes,
-		Forget:         l.releaser.forget,
-		Remember:       l.releaser.remember,
-		Watch:          p.interest.add,
-		Limits:         p.limits,
+		Around: func(t *assemble.Trace, run *assemble.Item, ids []pcommon.SpanID) ([]pcommon.SpanID, hold.Chain) {
+			return assemble.Around(t, run, ids, l.inner.corrections.beyond(t.ID()))
+		},
+		During:       assemble.During,
+		Inner:        func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
+		SameService:  assemble.SameService,
+		Awaits:       l.awaited.of,
+		Explained:    l.releaser.explained,
+		Read:         l.releaser.readFacts,
+		GuessedFacts: 512,
+		Shared:       l.releaser.kept.Bytes,
+		Forget:       l.releaser.forget,
+		Remember:     l.releaser.remember,
+		Watch:        p.interest.add,
+		Limits:       p.limits,
 	})
 	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), l.awaited, &p.lifetime)
 	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
@@ -218,7 +220,7 @@ func (l *lane) evict(now time.Time) {
 
 // push adds releases to those that are to be judged.
 func (l *lane) push(releases []assemble.Release) {
-	l.pending.push(releases, func(trace pcommon.TraceID) { l.interest.add(trace, 1) })
+	l.pending.push(releases, l.inner.corrections.beyond, func(trace pcommon.TraceID) { l.interest.add(trace, 1) })
 }
 
 // judge judges and forwards what is pending, and what is complete because of that, of

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -98,4 +99,18 @@ func TestUnknownFactIsNotSafer(t *testing.T) {
 		_, got := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0).failed("x").with(attribute.String("llm.abort.source", "operator"))})
 		assert.NotEqual(t, safe, got[1].safety)
 	})
+}
+
+// A late run of a producer that does not record how it ended has no verdict, and corrects the run
+// around it all the same.
+func TestUnclaimedRunComesLate(t *testing.T) {
+	pydantic := func(s spanSpec) spanSpec { s.library = "pydantic-ai"; return s.in("b") }
+	_, got := outcomesOf(t,
+		[]spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0)},
+		[]spanSpec{
+			pydantic(chatSpan(11, 10, 1.3, 2).finished("tool_call")), pydantic(callSpan(12, 10, 2.1, 2.5, "call_pay")),
+			pydantic(chatSpan(13, 10, 2.6, 4).finished("tool_call")), pydantic(agentSpan(10, 1, 1.2, 4.8)),
+		})
+	require.Equal(t, safe, got[1].safety)
+	assert.Equal(t, confirm, got[10].safety, "it corrects the run around it: %v", got)
 }

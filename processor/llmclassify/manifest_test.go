@@ -383,11 +383,11 @@ func TestCorrectionsAreBounded(t *testing.T) {
 	}
 	d := &assemble.Diagnoses{Run: &classify.Diagnosis{}}
 	for run := range uint64(2000) {
-		c.add(t0, release(run, int(run%50)), d)
+		c.add(t0, release(run, int(run%50)), d, &assemble.Position{})
 		require.LessOrEqual(t, c.kept.Size(), bytes)
 	}
 	one := release(1, 0)
-	c.add(t0, one, d)
+	c.add(t0, one, d, &assemble.Position{})
 	item := &assemble.Item{Role: hold.Tool, Run: one.RunID}
 	contradictions := 0
 	for i := range uint64(20_000) {

@@ -17,9 +17,9 @@ func (f framework) oiAgent(to float64) framed {
 	return f.span(1, 0, "Agent.run", 0, to, values{"openinference.span.kind": "AGENT", "graph.node.id": "n"})
 }
 
-func (f framework) oiLLM(from, to float64, more values) framed {
+func (f framework) oiLLM(more values) framed {
 	more["openinference.span.kind"] = "LLM"
-	return f.span(2, 1, "llm", from, to, more)
+	return f.span(2, 1, "llm", .1, 1, more)
 }
 
 // completed is a span to which a processor of OpenInference has added its kind, and OK if it
@@ -38,7 +38,7 @@ func TestOKBeforeTheStreamBroke(t *testing.T) {
 	for _, library := range []string{"agno", "google_adk"} {
 		f := openInferenceFor(library)
 		for _, class := range []string{"httpx.RemoteProtocolError", "openai.RateLimitError", "httpx.ReadError", "openai.APIError"} {
-			llm := f.oiLLM(.1, 1, values{"llm.token_count.completion": 3}).ok()
+			llm := f.oiLLM(values{"llm.token_count.completion": 3}).ok()
 			llm.raised = class
 			got := whatIsSaid(t, f.oiAgent(2), llm)
 			assert.NotEqual(t, semconv.RunOutcomeSucceeded, got[1].outcome, "%s, %s: %v", library, class, got)
@@ -51,11 +51,11 @@ func TestOKBeforeTheStreamBroke(t *testing.T) {
 func TestOpenInferenceAgent(t *testing.T) {
 	f := openInferenceFor("agno")
 	judged := func(llm framed) said { return whatIsSaid(t, f.oiAgent(2).ok(), llm)[1] }
-	assert.Equal(t, said{}, judged(f.oiLLM(.1, 1, values{}).ok()))
-	assert.Equal(t, said{}, judged(f.oiLLM(.1, 1, values{"llm.finish_reason": "tool_calls"}).ok()), "a node of a graph")
-	assert.Equal(t, semconv.RunOutcomeSucceeded, judged(f.oiLLM(.1, 1, values{"llm.token_count.completion": 3}).ok()).outcome)
-	assert.Equal(t, semconv.RunOutcomeSucceeded, judged(f.oiLLM(.1, 1, values{"llm.finish_reason": "stop"}).ok()).outcome)
-	assert.Equal(t, semconv.RunOutcomeFailed, judged(f.oiLLM(.1, 1, values{}).raising("openai.RateLimitError", "x")).outcome)
+	assert.Equal(t, said{}, judged(f.oiLLM(values{}).ok()))
+	assert.Equal(t, said{}, judged(f.oiLLM(values{"llm.finish_reason": "tool_calls"}).ok()), "a node of a graph")
+	assert.Equal(t, semconv.RunOutcomeSucceeded, judged(f.oiLLM(values{"llm.token_count.completion": 3}).ok()).outcome)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, judged(f.oiLLM(values{"llm.finish_reason": "stop"}).ok()).outcome)
+	assert.Equal(t, semconv.RunOutcomeFailed, judged(f.oiLLM(values{}).raising("openai.RateLimitError", "x")).outcome)
 	assert.Equal(t, said{}, whatIsSaid(t, f.oiAgent(2).ok())[1], "its requests are not recorded")
 }
 
@@ -70,7 +70,7 @@ func TestStreamsWithoutStreamParameter(t *testing.T) {
 	} {
 		f := openInferenceFor(library)
 		chain := f.oiAgent(2)
-		llm := f.oiLLM(.1, 1, values{
+		llm := f.oiLLM(values{
 			"llm.invocation_parameters":          parameters,
 			"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "I will now de",
 		}).ok()

@@ -13,24 +13,42 @@ type Position struct {
 	Start, End pcommon.Timestamp
 	Service    Service
 
-	// above is the first id above it of which it is not known that the span passed. So what
+	// Above is the first id above it of which it is not known that the span passed. So what
 	// passed need not be known any more when the run around it is judged.
-	above pcommon.SpanID
+	Above pcommon.SpanID
+	// beyond is where the chain goes on if Above is of a run that was judged, whose spans may go.
+	beyond  pcommon.SpanID
+	further bool // beyond is set; empty is a root
 	// Endless: the chain of parents is too long to follow.
 	Endless bool
 }
 
+// Beyond is where the parents of a run lead that was judged and may have gone: the one whose
+// span, or a part of which, has this id. It is empty if they lead to a root.
+type Beyond func(id pcommon.SpanID) (above pcommon.SpanID, ok bool)
+
 // PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
-func PositionOf(t *Trace, run *Item) Position {
+func PositionOf(t *Trace, run *Item, beyond Beyond) Position {
 	s := Position{
 		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
-		above: run.Parent,
+		Above: run.Parent,
 	}
 	if !run.Run.IsEmpty() {
-		s.above = run.Run
+		s.Above = run.Run
 	}
 	s.follow(t)
+	if beyond != nil && !s.Above.IsEmpty() {
+		s.beyond, s.further = beyond(s.Above)
+	}
 	return s
+}
+
+// Furthest is the last id of the chain that is known.
+func (s *Position) Furthest() pcommon.SpanID {
+	if s.further {
+		return s.beyond
+	}
+	return s.Above
 }
 
 // follow follows the chain upwards over spans that passed.
@@ -39,14 +57,17 @@ func (s *Position) follow(t *Trace) {
 		return
 	}
 	for range maxDepth {
-		above, ok := passedOver(t, s.above)
+		above, ok := passedOver(t, s.Above)
 		if !ok {
 			return
 		}
-		s.above = above
+		s.Above = above
 	}
 	s.Endless = true
 }
+
+// Rooted reports whether the run is within no other one: its parents lead to a root.
+func (s *Position) Rooted() bool { return s.Furthest().IsEmpty() && !s.Endless }
 
 // passedOver is the parent of a span that passed and is not held.
 func passedOver(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
@@ -72,7 +93,7 @@ func (s *Position) during(outer *Item) bool {
 // During reports whether the run of a run span, whose chain breaks off, is within the run of
 // another one by their time.
 func During(inner, outer *Item) bool {
-	s := PositionOf(nil, inner)
+	s := PositionOf(nil, inner, nil)
 	return s.during(outer)
 }
 
@@ -137,7 +158,10 @@ func (o *Outer) Nests(s *Position) Nesting {
 		o.Unknown = true
 		return Outside
 	default:
-		end = o.end(s.above)
+		end = o.end(s.Above)
+		if end.kind == endsUnseen && s.further {
+			end = o.end(s.beyond)
+		}
 		s.follow(o.of)
 	}
 	switch end.kind {

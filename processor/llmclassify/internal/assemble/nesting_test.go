@@ -46,7 +46,7 @@ func TestNesting(t *testing.T) {
 		trace := b.Trace(traceID)
 		outer := NewOuter(trace, &Item{ID: numbered(1000 + r.IntN(n+3)), Start: 10, End: 30}, nil)
 		for range 60 {
-			s := PositionOf(nil, &Item{Parent: numbered(1000 + r.IntN(n+2)), Start: pcommon.Timestamp(5 + r.IntN(20))})
+			s := PositionOf(nil, &Item{Parent: numbered(1000 + r.IntN(n+2)), Start: pcommon.Timestamp(5 + r.IntN(20))}, nil)
 			s.End = s.Start + pcommon.Timestamp(r.IntN(15))
 			want, far := climbAlone(trace, &s, outer.run)
 			got := outer.Nests(&s)
@@ -64,7 +64,7 @@ func TestNesting(t *testing.T) {
 
 // climbAlone is [Outer.Nests] for one run. Far: its chain is too long, or a circle.
 func climbAlone(t *Trace, s *Position, outer *Item) (nesting Nesting, far bool) {
-	id := s.above
+	id := s.Above
 	for range maxDepth {
 		switch {
 		case id.IsEmpty():
@@ -99,7 +99,7 @@ func TestNestingSteps(t *testing.T) {
 		b.Add(t0, []Arrival{{Trace: traceID, Items: items}}, nil)
 		outer := NewOuter(b.Trace(traceID), &Item{ID: numbered(1 << 30), End: pcommon.Timestamp(time.Second)}, nil)
 		for n := range runs {
-			s := PositionOf(nil, &Item{Parent: numbered(1 + n%chains*(depth+1)), End: 1})
+			s := PositionOf(nil, &Item{Parent: numbered(1 + n%chains*(depth+1)), End: 1}, nil)
 			nesting := outer.Nests(&s)
 			assert.True(t, outer.Unknown || nesting == WithinByTime, "%s, %d", name, n)
 		}

@@ -138,8 +138,10 @@ func yielding(t *Trace, run pcommon.SpanID) *Item {
 }
 
 // Around appends the ids that lead upwards from the run of a run span, as in
-// [Position.Within], and reports where they end.
-func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID, to hold.Chain) {
+// [Outer.Nests], and reports where they end. They go on beyond runs that were judged.
+func Around(t *Trace, run *Item, ids []pcommon.SpanID, beyond Beyond) (around []pcommon.SpanID, to hold.Chain) {
+	const maxJudged = 8 // runs that the chain goes on beyond
+	judged := 0
 	id := run.Parent
 	if !run.Run.IsEmpty() {
 		id = run.Run
@@ -150,6 +152,10 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID,
 		}
 		ids = append(ids, id)
 		above, seen := above(t, id)
+		if !seen && judged < maxJudged {
+			judged++
+			above, seen = beyond(id)
+		}
 		if !seen {
 			return ids, hold.Broken
 		}

@@ -11,10 +11,16 @@ import (
 // maxSummary bounds a summary in bytes.
 const maxSummary = 512
 
-// Corrected writes onto a late span that its run is less safe to repeat than the verdict on
-// the run says: run is the verdict on repeating the run now. d is the verdict on the span
-// itself, nil if nothing failed in it; what it says of a retry is not weakened.
-func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trigger semconv.Trigger) {
+// The runs of which [Corrected] says that they are less safe to repeat.
+const (
+	OwnRun    = "Its run"
+	RunAround = "The run around it"
+)
+
+// Corrected writes onto a late span that its run, or the one around that, is less safe to repeat
+// than the verdict on that run says: run is the verdict on repeating it now. d is the verdict on
+// the span itself, nil if nothing failed in it; what it says of a retry is not weakened.
+func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, name string, trigger semconv.Trigger) {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
 		return
@@ -24,7 +30,7 @@ func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trig
 		failure(attrs, d)
 		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
 	}
-	correct(attrs, d, run, "Its run")
+	correct(attrs, d, run, name)
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
 }
 
@@ -32,7 +38,7 @@ func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trig
 // less safe to repeat than the verdict on that one says. d is the verdict on the span if that
 // failed, else nil.
 func CorrectedAround(span ptrace.Span, d *classify.Diagnosis, around classify.Retry) {
-	correct(span.Attributes(), d, around, "The run around it")
+	correct(span.Attributes(), d, around, RunAround)
 }
 
 // correct writes what a run has become, of which or within which the span is.

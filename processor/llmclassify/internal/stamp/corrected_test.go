@@ -55,7 +55,7 @@ func TestCorrected(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			span := ptrace.NewSpan()
 			require.NoError(t, span.Attributes().FromRaw(tt.before))
-			Corrected(span, tt.d, tt.run, semconv.TriggerLate)
+			Corrected(span, tt.d, tt.run, OwnRun, semconv.TriggerLate)
 			assert.Equal(t, tt.want, span.Attributes().AsRaw())
 		})
 	}

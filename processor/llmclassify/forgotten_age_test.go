@@ -1,0 +1,105 @@
+package llmclassify
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func shownWithin() []spanSpec {
+	return []spanSpec{
+		requestSpan(11, 10, 2.1, 2.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("inner"),
+		runSpan(10, 2, 3, 1, 0).under(1).in("inner"),
+	}
+}
+
+func passHours(t *testing.T, h *harness, hours int) {
+	for range hours {
+		h.pass(t, time.Hour)
+		h.lane().rotate(h.clock.Now())
+	}
+}
+
+// With storage, a process that starts within a run of some hours does not know what was forgotten for
+// its age before: also a run that announces its numbers may lack parts.
+func TestRestartWithinALongRun(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		for _, halves := range []int{3, 4, 5, 6, 8} { // half hours
+			d := newDisk()
+			h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+			h.pass(t, 4*time.Second)
+			h.consume(t, shownWithin()...)
+			for range halves - 1 {
+				h.pass(t, 30*time.Minute)
+				h.lane().rotate(h.clock.Now())
+				h.consume(t, requestSpan(2, 1, 1, 2).of(7)) // what is remembered is written with what comes next
+			}
+			if restart {
+				h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
+			}
+			h.pass(t, 30*time.Minute)
+			h.lane().rotate(h.clock.Now())
+			end := float64(halves) * 1800
+			h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, 1, end, 1, 0).failed("429"))
+			h.pass(t, defaultMaxHold)
+			v := verdicts(h.out())[1]
+			require.Equal(t, semconv.RunOutcomeFailed, v.outcome)
+			assert.Equal(t, confirm, v.safety, "restart %v, after %d half hours", restart, halves)
+		}
+	}
+}
+
+// The span of a run comes hours after its end, in which the run within it was forgotten: also where the
+// run began just before the process did.
+func TestRunAcrossTheStartComesLate(t *testing.T) {
+	for name, counted := range map[string]bool{"counted": true, "uncounted": false} {
+		for start, began := range map[string]time.Duration{"began after the start": -time.Hour, "began before the start": 1500 * time.Millisecond} {
+			h := newHarness(t, defaultConfig(), nil)
+			h.clock.advance(1500 * time.Millisecond)
+			h.lifetime.hold = senderPatience // with storage
+			h.lifetime.begin(t0.Add(began))
+			h.pass(t, 2*time.Second)
+			h.consume(t, shownWithin()...)
+			passHours(t, h, 3)
+			run := uncountedRun(1, 60)
+			if counted {
+				run[0] = runSpan(1, 1, 60, 1, 0).failed("429")
+			}
+			h.consume(t, run...)
+			h.pass(t, defaultMaxHold)
+			assert.Equal(t, confirm, verdicts(h.out())[1].safety, "%s, %s", name, start)
+		}
+	}
+}
+
+// A run a second beneath a server's span for a day fills no memory of what was forgotten for its age,
+// as these runs are within none: a run of an hour that announces its numbers lacks nothing.
+func TestLongRunOfABusySite(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	n := 0
+	const perMinute = 60 // one run a second
+	for range 24 * 60 {
+		for range perMinute {
+			n++
+			f := newForest(t)
+			span := f.add(runSpan(10, 0, 0, 0, 0), spanID(10), spanID(98), h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
+			span.SetTraceID(pcommon.TraceID{0xab, byte(n >> 16), byte(n >> 8), byte(n), 1})
+			root := f.add(otherSpan(98, 0, 0, 0), spanID(98), pcommon.SpanID{}, h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
+			root.SetTraceID(span.TraceID())
+			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
+		}
+		h.pass(t, time.Minute)
+		h.lane().rotate(h.clock.Now())
+		h.sink.Reset()
+	}
+	end := h.clock.Now().Sub(t0).Seconds()
+	h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, end-3700, end, 1, 0).failed("429"))
+	h.pass(t, defaultMaxHold)
+	v := verdicts(h.out())[1]
+	assert.Equal(t, safe, v.safety, "%v", v)
+}
