@@ -29,15 +29,13 @@ type corrections struct {
 // judgedRun is a run that was judged.
 type judgedRun struct {
 	id        pcommon.SpanID
-	around    pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
-	above     pcommon.SpanID // where its parents lead
-	beyond    pcommon.SpanID // where they lead beyond runs that were judged before
-	service   assemble.Service
-	end       pcommon.Timestamp
+	around    pcommon.SpanID     // the run that it names as the one around it, whose numbers include its own
+	position  *assemble.Position // apart: runs beneath it keep it longer
 	did       classify.Effects
 	retry     classify.Retry // of its verdict; unset where it did not fail
 	corrected bool           // a late span has made it more careful
 	parts     []uint32       // marks of its requests and tools, with those that came late
+	byTime    []uint32       // of those that are its own by their time alone
 	sorted    bool           // parts are, since the first late span
 	announced bool           // as many parts as it announced, or more, were here
 }
@@ -68,7 +66,7 @@ const judgedRunSize = 384
 // bytes.
 func newCorrections(period time.Duration, bytes int) *corrections {
 	kept := generations.NewCache[spanKey, *judgedRun](period, bytes/2)
-	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*cap(r.parts) }
+	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*(cap(r.parts)+cap(r.byTime)) }
 	c := &corrections{kept: kept, byTrace: make(map[pcommon.TraceID][]*judgedRun)}
 	kept.Removed = func(key spanKey) {
 		runs := slices.DeleteFunc(c.byTrace[key.trace], func(r *judgedRun) bool { return r.id == key.id })
@@ -123,13 +121,15 @@ func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.
 	}
 	announced := release.Run.Announced
 	r := &judgedRun{
-		id: release.RunID, around: release.Run.Run, above: position.Above, beyond: position.Furthest(),
-		service: assemble.ServiceOf(release.Run), end: release.Run.End, did: d.Effects, retry: retry,
+		id: release.RunID, around: release.Run.Run, position: position, did: d.Effects, retry: retry,
 		parts: make([]uint32, 0, len(release.Members)), announced: announced.Known && (announced.Void || release.Reason == hold.Complete),
 	}
 	for i := range release.Members {
 		if m := &release.Members[i]; !m.Foreign && m.Role != hold.Run {
-			r.parts = append(r.parts, markOf(m.ID, m.Role))
+			mark := markOf(m.ID, m.Role)
+			if r.parts = append(r.parts, mark); m.ByTime {
+				r.byTime = append(r.byTime, mark)
+			}
 		}
 	}
 	c.mu.Lock()
@@ -178,7 +178,7 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 	}
 	counted := did.Requests+did.Tools > 0
 	return c.correct(now, spanKey{release.Trace, around}, run, did, func(r *judgedRun) bool {
-		return counted && r.service == assemble.ServiceOf(run)
+		return counted && r.position.Service == assemble.ServiceOf(run)
 	})
 }
 
@@ -199,24 +199,24 @@ func (c *corrections) runAbove(trace pcommon.TraceID, parent pcommon.SpanID, rol
 	return above
 }
 
-// beyond returns where the parents of judged runs of a trace lead to: of the run whose span, or
-// a request or a tool of which, has an id. Empty is a root.
-func (c *corrections) beyond(trace pcommon.TraceID) assemble.Beyond {
-	return func(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+// judged finds the runs of a trace that were judged.
+func (c *corrections) judged(trace pcommon.TraceID) assemble.Judged {
+	return func(id pcommon.SpanID) (run *assemble.Position, to hold.Chain) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if len(c.byTrace[trace]) == 0 {
-			return above, false
+			return nil, hold.Broken
 		}
-		run := c.runAbove(trace, id, hold.Request, hold.Tool)
-		if run.IsEmpty() {
-			return above, false
+		above := c.runAbove(trace, id, hold.Request, hold.Tool)
+		r, ok := c.kept.Peek(spanKey{trace, above})
+		switch {
+		case above.IsEmpty() || !ok:
+			return nil, hold.Broken
+		case slices.Contains(r.byTime, markOf(id, hold.Request)), slices.Contains(r.byTime, markOf(id, hold.Tool)):
+			return nil, hold.Endless
+		default:
+			return r.position, hold.Rooted
 		}
-		r, ok := c.kept.Peek(spanKey{trace, run})
-		if ok {
-			above = r.beyond
-		}
-		return above, ok
 	}
 }
 
@@ -234,7 +234,7 @@ func (c *corrections) correct(
 		if !ok {
 			break
 		}
-		later := r.end != 0 && it.Start > r.end
+		later := r.position.End != 0 && it.Start > r.position.End
 		known := !later && !r.note(markOf(it.ID, it.Role)) // its call may have been refused before
 		switch {
 		case known && r.corrected:
@@ -248,7 +248,7 @@ func (c *corrections) correct(
 			break
 		}
 		if key.id = r.around; key.id.IsEmpty() {
-			named, key.id = false, c.runAbove(key.trace, r.above, hold.Request, hold.Tool)
+			named, key.id = false, c.runAbove(key.trace, r.position.Above, hold.Request, hold.Tool)
 		}
 	}
 	return corrected, contradicts

@@ -87,8 +87,8 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 	for i := range c.exchanges {
 		evidence.add(&c.exchanges[i])
 	}
-	beyond := func(trace pcommon.TraceID) assemble.Beyond { return q.laneOf(trace).inner.corrections.beyond(trace) }
-	for _, i := range judgingOrder(c.releases, beyond) {
+	judged := func(trace pcommon.TraceID) assemble.Judged { return q.laneOf(trace).inner.corrections.judged(trace) }
+	for _, i := range judgingOrder(c.releases, judged) {
 		release := &c.releases[i]
 		evidence.explain(release)
 		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, release, semconv.TriggerComplete, p.cfg.marks())

@@ -101,7 +101,7 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	if run == nil || d.Run == nil && !d.Unclaimed {
 		return
 	}
-	position := assemble.PositionOf(release.Of, run, e.corrections.beyond(trace))
+	position := assemble.PositionOf(release.Of, run, e.corrections.judged(trace))
 	e.corrections.add(now, release, d, &position)
 	if run.Parent.IsEmpty() {
 		return
@@ -226,7 +226,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 	if len(lists[0])+len(lists[1]) == 0 {
 		return inner
 	}
-	outer := assemble.NewOuter(release.Of, run, membersOf(release))
+	outer := assemble.NewOuter(release.Of, run, membersOf(release), e.corrections.judged(release.Trace))
 	byTime := slices.ContainsFunc(release.Members, func(m assemble.Member) bool { return m.ByTime })
 	clear(e.ids)
 	for _, list := range [...][]innerRun{lists[1], lists[0]} {
@@ -263,7 +263,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 func (e *innerRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	outer := assemble.NewOuter(t, run, nil)
+	outer := assemble.NewOuter(t, run, nil, e.corrections.judged(t.ID()))
 	for _, list := range e.lists(t.ID()) {
 		for i := range list {
 			if r := &list[i]; r.countsFor(run) && outer.Nests(&r.position) != assemble.Outside {

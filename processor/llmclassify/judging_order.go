@@ -13,7 +13,7 @@ import (
 
 // judgingOrder is the order in which releases are to be judged: of the runs of a trace,
 // those that may be within others first. The releases of a trace are together.
-func judgingOrder(releases []assemble.Release, beyond func(pcommon.TraceID) assemble.Beyond) []int {
+func judgingOrder(releases []assemble.Release, judged func(pcommon.TraceID) assemble.Judged) []int {
 	order := make([]int, len(releases))
 	for i := range order {
 		order[i] = i
@@ -26,7 +26,7 @@ func judgingOrder(releases []assemble.Release, beyond func(pcommon.TraceID) asse
 			}
 		}
 		if runs > 1 {
-			innermostFirst(releases, order[from:to], beyond(releases[from].Trace))
+			innermostFirst(releases, order[from:to], judged(releases[from].Trace))
 		}
 		from = to
 	}
@@ -39,8 +39,8 @@ func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
 // innermostFirst sorts the releases of a trace: those of no run, then the runs above which
 // something is missing and those within them, then the others; of both the shorter ones first,
 // but none before those within it.
-func innermostFirst(releases []assemble.Release, order []int, beyond assemble.Beyond) {
-	around, broken := runsAround(releases, order, beyond)
+func innermostFirst(releases []assemble.Release, order []int, judged assemble.Judged) {
+	around, broken := runsAround(releases, order, judged)
 	depths := nestingDepths(order, around, broken)
 	lasts := longestWithin(releases, order, around, depths)
 	rooted := func(i int) int { // 1 if nothing is missing above
@@ -96,7 +96,7 @@ func lasted(run *assemble.Item) pcommon.Timestamp { return run.End - min(run.Sta
 
 // runsAround finds the nearest run around each one, and the runs without one above which
 // something is missing. If the parents of one are too many to follow, all may lack it.
-func runsAround(releases []assemble.Release, order []int, beyond assemble.Beyond) (around map[int]int, broken []int) {
+func runsAround(releases []assemble.Release, order []int, judged assemble.Judged) (around map[int]int, broken []int) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
 		if !isRun(&releases[i]) {
@@ -116,7 +116,7 @@ func runsAround(releases []assemble.Release, order []int, beyond assemble.Beyond
 			continue
 		}
 		var to hold.Chain
-		ids, to = assemble.Around(releases[i].Of, releases[i].Run, ids[:0], beyond)
+		ids, to = assemble.Around(releases[i].Of, releases[i].Run, ids[:0], judged)
 		for _, id := range append(ids, releases[i].Run.Parent) {
 			if outer, ok := of[id]; ok && outer != i {
 				around[i] = outer

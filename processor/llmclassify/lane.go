@@ -79,7 +79,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		MaxFactBytes:   factBytes,
 		Locate:         assemble.Locate,
 		Around: func(t *assemble.Trace, run *assemble.Item, ids []pcommon.SpanID) ([]pcommon.SpanID, hold.Chain) {
-			return assemble.Around(t, run, ids, l.inner.corrections.beyond(t.ID()))
+			return assemble.Around(t, run, ids, l.inner.corrections.judged(t.ID()))
 		},
 		During:       assemble.During,
 		Inner:        func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
@@ -220,7 +220,7 @@ func (l *lane) evict(now time.Time) {
 
 // push adds releases to those that are to be judged.
 func (l *lane) push(releases []assemble.Release) {
-	l.pending.push(releases, l.inner.corrections.beyond, func(trace pcommon.TraceID) { l.interest.add(trace, 1) })
+	l.pending.push(releases, l.inner.corrections.judged, func(trace pcommon.TraceID) { l.interest.add(trace, 1) })
 }
 
 // judge judges and forwards what is pending, and what is complete because of that, of

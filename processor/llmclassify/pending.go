@@ -22,8 +22,8 @@ type traceReleases struct {
 
 // push adds releases that were made together. It calls began for each trace of which there
 // were none.
-func (p *pending) push(releases []assemble.Release, beyond func(pcommon.TraceID) assemble.Beyond, began func(pcommon.TraceID)) {
-	for _, i := range judgingOrder(releases, beyond) {
+func (p *pending) push(releases []assemble.Release, judged func(pcommon.TraceID) assemble.Judged, began func(pcommon.TraceID)) {
+	for _, i := range judgingOrder(releases, judged) {
 		r := &releases[i]
 		p.bytes += sizeOf(r)
 		t := p.byTrace[r.Trace]

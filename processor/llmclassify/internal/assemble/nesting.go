@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
 // Position is where a run is in its trace.
@@ -16,19 +18,21 @@ type Position struct {
 	// Above is the first id above it of which it is not known that the span passed. So what
 	// passed need not be known any more when the run around it is judged.
 	Above pcommon.SpanID
-	// beyond is where the chain goes on if Above is of a run that was judged, whose spans may go.
-	beyond  pcommon.SpanID
-	further bool // beyond is set; empty is a root
-	// Endless: the chain of parents is too long to follow.
+	// judged is the furthest run that the chain leads to and that was judged: its spans may go.
+	judged *Position
+	asked  pcommon.SpanID // the last Above for which it was searched
+	// Endless: the chain of parents is too long to follow, or leads to a span of which it is not
+	// known what it is beneath.
 	Endless bool
 }
 
-// Beyond is where the parents of a run lead that was judged and may have gone: the one whose
-// span, or a part of which, has this id. It is empty if they lead to a root.
-type Beyond func(id pcommon.SpanID) (above pcommon.SpanID, ok bool)
+// Judged finds where a run is that was judged and may have gone: the one whose span, or a part of
+// which, has this id. It is nil where there is none. If the run had that part by its time alone,
+// the end is Endless.
+type Judged func(id pcommon.SpanID) (run *Position, to hold.Chain)
 
 // PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
-func PositionOf(t *Trace, run *Item, beyond Beyond) Position {
+func PositionOf(t *Trace, run *Item, judged Judged) Position {
 	s := Position{
 		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
 		Above: run.Parent,
@@ -37,18 +41,16 @@ func PositionOf(t *Trace, run *Item, beyond Beyond) Position {
 		s.Above = run.Run
 	}
 	s.follow(t)
-	if beyond != nil && !s.Above.IsEmpty() {
-		s.beyond, s.further = beyond(s.Above)
-	}
+	s.find(judged)
 	return s
 }
 
-// Furthest is the last id of the chain that is known.
-func (s *Position) Furthest() pcommon.SpanID {
-	if s.further {
-		return s.beyond
+// furthest is the last run of the chain that was judged, or the run itself.
+func (s *Position) furthest() *Position {
+	if s.judged != nil {
+		return s.judged
 	}
-	return s.Above
+	return s
 }
 
 // follow follows the chain upwards over spans that passed.
@@ -66,8 +68,21 @@ func (s *Position) follow(t *Trace) {
 	s.Endless = true
 }
 
+// find finds the run that was judged to which the chain leads. Judged may be nil.
+func (s *Position) find(judged Judged) {
+	if judged == nil || s.Endless || s.Above == s.asked {
+		return
+	}
+	s.asked = s.Above
+	run, to := judged(s.Above)
+	if run != nil {
+		s.judged = run.furthest()
+	}
+	s.Endless = to == hold.Endless
+}
+
 // Rooted reports whether the run is within no other one: its parents lead to a root.
-func (s *Position) Rooted() bool { return s.Furthest().IsEmpty() && !s.Endless }
+func (s *Position) Rooted() bool { return s.furthest().Above.IsEmpty() && !s.Endless }
 
 // passedOver is the parent of a span that passed and is not held.
 func passedOver(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
@@ -112,6 +127,7 @@ type Outer struct {
 	run    *Item
 	of     *Trace // may be nil
 	member func(pcommon.SpanID) bool
+	judged Judged
 	steps  int
 	ends   map[pcommon.SpanID]chainEnd // by where a chain begins
 
@@ -122,10 +138,10 @@ type Outer struct {
 	Endless bool
 }
 
-// NewOuter is a run of a trace. Its members are known where they have gone from the trace; t
-// and member may be nil.
-func NewOuter(t *Trace, run *Item, member func(pcommon.SpanID) bool) *Outer {
-	return &Outer{run: run, of: t, member: member}
+// NewOuter is a run of a trace. Its members are known where they have gone from the trace; t,
+// member and judged may be nil.
+func NewOuter(t *Trace, run *Item, member func(pcommon.SpanID) bool, judged Judged) *Outer {
+	return &Outer{run: run, of: t, member: member, judged: judged}
 }
 
 // chainEnd is where a chain of parents leads to, in this number of steps.
@@ -148,10 +164,11 @@ const maxOuterSteps = 4096
 
 // Nests reports whether a run is within this one: its parents, or the runs that it and they
 // name, lead to it or to a member of it. If that chain breaks off, it is within it if it began and
-// ended within its time, and is not beside it. The position remembers what passed above it, and
+// ended within its time, and is not beside it; for a run beneath others that were judged, if the
+// last one of these did. The position remembers what passed above it, and
 // whether the chain is too long to follow.
 func (o *Outer) Nests(s *Position) Nesting {
-	end := chainEnd{kind: endless}
+	end, top := chainEnd{kind: endless}, s
 	switch {
 	case s.Endless:
 	case o.steps >= maxOuterSteps:
@@ -159,16 +176,23 @@ func (o *Outer) Nests(s *Position) Nesting {
 		return Outside
 	default:
 		end = o.end(s.Above)
-		if end.kind == endsUnseen && s.further {
-			end = o.end(s.beyond)
-		}
 		s.follow(o.of)
+		if end.kind != endsUnseen {
+			break
+		}
+		switch s.find(o.judged); {
+		case s.Endless:
+			end.kind = endless
+		case s.judged != nil:
+			top = s.judged
+			end = o.end(top.Above)
+		}
 	}
 	switch end.kind {
 	case endsAtRun:
 		return WithinByChain
 	case endsUnseen:
-		if s.during(o.run) {
+		if top.during(o.run) {
 			return WithinByTime
 		}
 	case endless:

@@ -44,7 +44,7 @@ func TestNesting(t *testing.T) {
 		b := bufferOf(Locate)
 		b.Add(t0, []Arrival{{Trace: traceID, Items: items}}, links)
 		trace := b.Trace(traceID)
-		outer := NewOuter(trace, &Item{ID: numbered(1000 + r.IntN(n+3)), Start: 10, End: 30}, nil)
+		outer := NewOuter(trace, &Item{ID: numbered(1000 + r.IntN(n+3)), Start: 10, End: 30}, nil, nil)
 		for range 60 {
 			s := PositionOf(nil, &Item{Parent: numbered(1000 + r.IntN(n+2)), Start: pcommon.Timestamp(5 + r.IntN(20))}, nil)
 			s.End = s.Start + pcommon.Timestamp(r.IntN(15))
@@ -97,7 +97,7 @@ func TestNestingSteps(t *testing.T) {
 			}
 		}
 		b.Add(t0, []Arrival{{Trace: traceID, Items: items}}, nil)
-		outer := NewOuter(b.Trace(traceID), &Item{ID: numbered(1 << 30), End: pcommon.Timestamp(time.Second)}, nil)
+		outer := NewOuter(b.Trace(traceID), &Item{ID: numbered(1 << 30), End: pcommon.Timestamp(time.Second)}, nil, nil)
 		for n := range runs {
 			s := PositionOf(nil, &Item{Parent: numbered(1 + n%chains*(depth+1)), End: 1}, nil)
 			nesting := outer.Nests(&s)

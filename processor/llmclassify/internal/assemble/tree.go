@@ -139,9 +139,9 @@ func yielding(t *Trace, run pcommon.SpanID) *Item {
 
 // Around appends the ids that lead upwards from the run of a run span, as in
 // [Outer.Nests], and reports where they end. They go on beyond runs that were judged.
-func Around(t *Trace, run *Item, ids []pcommon.SpanID, beyond Beyond) (around []pcommon.SpanID, to hold.Chain) {
+func Around(t *Trace, run *Item, ids []pcommon.SpanID, judged Judged) (around []pcommon.SpanID, to hold.Chain) {
 	const maxJudged = 8 // runs that the chain goes on beyond
-	judged := 0
+	gone := 0
 	id := run.Parent
 	if !run.Run.IsEmpty() {
 		id = run.Run
@@ -152,12 +152,15 @@ func Around(t *Trace, run *Item, ids []pcommon.SpanID, beyond Beyond) (around []
 		}
 		ids = append(ids, id)
 		above, seen := above(t, id)
-		if !seen && judged < maxJudged {
-			judged++
-			above, seen = beyond(id)
-		}
 		if !seen {
-			return ids, hold.Broken
+			if gone++; gone > maxJudged {
+				return ids, hold.Broken
+			}
+			run, to := judged(id)
+			if run == nil {
+				return ids, to
+			}
+			above = run.furthest().Above
 		}
 		id = above
 	}
