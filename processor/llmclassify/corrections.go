@@ -154,7 +154,7 @@ func (c *corrections) late(now time.Time, trace pcommon.TraceID, m *assemble.Mem
 	defer c.mu.Unlock()
 	run := m.Run
 	if run.IsEmpty() && m.Role == hold.Tool { // beneath another tool it may be the same call, see relations
-		run = c.runAbove(trace, m.Parent, hold.Request)
+		run = c.runOf(trace, m.Parent, hold.Request)
 	}
 	return c.correct(now, spanKey{trace, run}, m.Item, did, func(*judgedRun) bool { return true })
 }
@@ -171,7 +171,8 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 	defer c.mu.Unlock()
 	around := run.Run
 	if around.IsEmpty() {
-		around = c.runAbove(release.Trace, run.Parent, hold.Request, hold.Tool)
+		above, _ := assemble.AbovePassed(release.Of, run.Parent)
+		around = c.runOf(release.Trace, above, hold.Request, hold.Tool)
 	}
 	if around == run.ID {
 		return corrected, false
@@ -182,21 +183,21 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 	})
 }
 
-// runAbove is the judged run that a span with this parent is of: the parent is the run's own
-// span, or one of its parts of these roles. It is empty where none is known.
-func (c *corrections) runAbove(trace pcommon.TraceID, parent pcommon.SpanID, roles ...hold.Role) (above pcommon.SpanID) {
-	if parent.IsEmpty() {
-		return above
+// runOf is the judged run of a span: it is the run's own, or one of its parts of these roles. It
+// is empty where none is known.
+func (c *corrections) runOf(trace pcommon.TraceID, span pcommon.SpanID, roles ...hold.Role) (run pcommon.SpanID) {
+	if span.IsEmpty() {
+		return run
 	}
-	if _, ok := c.kept.Peek(spanKey{trace, parent}); ok {
-		return parent
+	if _, ok := c.kept.Peek(spanKey{trace, span}); ok {
+		return span
 	}
 	for _, r := range slices.Backward(c.byTrace[trace]) {
-		if slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(parent, role)); return there }) {
+		if slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(span, role)); return there }) {
 			return r.id
 		}
 	}
-	return above
+	return run
 }
 
 // judged finds the runs of a trace that were judged.
@@ -207,10 +208,10 @@ func (c *corrections) judged(trace pcommon.TraceID) assemble.Judged {
 		if len(c.byTrace[trace]) == 0 {
 			return nil, hold.Broken
 		}
-		above := c.runAbove(trace, id, hold.Request, hold.Tool)
-		r, ok := c.kept.Peek(spanKey{trace, above})
+		of := c.runOf(trace, id, hold.Request, hold.Tool)
+		r, ok := c.kept.Peek(spanKey{trace, of})
 		switch {
-		case above.IsEmpty() || !ok:
+		case of.IsEmpty() || !ok:
 			return nil, hold.Broken
 		case slices.Contains(r.byTime, markOf(id, hold.Request)), slices.Contains(r.byTime, markOf(id, hold.Tool)):
 			return nil, hold.Endless
@@ -248,7 +249,7 @@ func (c *corrections) correct(
 			break
 		}
 		if key.id = r.around; key.id.IsEmpty() {
-			named, key.id = false, c.runAbove(key.trace, r.position.Above, hold.Request, hold.Tool)
+			named, key.id = false, c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool)
 		}
 	}
 	return corrected, contradicts

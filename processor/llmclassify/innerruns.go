@@ -29,8 +29,9 @@ type innerRun struct {
 }
 
 const (
-	// innerRunSize is the memory of an inner run in bytes, with its share of the map.
-	innerRunSize = 256
+	// innerRunSize is the memory of an inner run in bytes, with its share of the map, and the
+	// position of a run that was judged before.
+	innerRunSize = 352
 	// maxInnerRuns bounds the runs that are kept of one trace.
 	maxInnerRuns = 256
 	// forgottenSkew is by how much a run may seem to begin after one within it.

@@ -74,6 +74,11 @@ func TestInnerRunComesLate(t *testing.T) {
 				assert.Equal(t, counted, contradicted(t, h))
 			})
 		}
+		t.Run(name+", beneath a span that passed", func(t *testing.T) {
+			parent := inner.parent
+			_, got := outcomesOf(t, []spanSpec{cutRequest(), runSpan(1, 0, 5, 1, 0)}, []spanSpec{otherSpan(30, parent, 1.1, 2), inner.under(30), tool})
+			assert.Equal(t, confirm, got[20].safety)
+		})
 	}
 }
 

@@ -55,17 +55,27 @@ func (s *Position) furthest() *Position {
 
 // follow follows the chain upwards over spans that passed.
 func (s *Position) follow(t *Trace) {
-	if t == nil || s.Endless {
+	if s.Endless {
 		return
 	}
-	for range maxDepth {
-		above, ok := passedOver(t, s.Above)
-		if !ok {
-			return
-		}
-		s.Above = above
+	above, ok := AbovePassed(t, s.Above)
+	s.Above, s.Endless = above, !ok
+}
+
+// AbovePassed is the first of an id and those above it of which it is not known that the span
+// passed. It is false if these are too many to follow. The trace may be nil.
+func AbovePassed(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+	if t == nil {
+		return id, true
 	}
-	s.Endless = true
+	for range maxDepth {
+		above, ok := passedOver(t, id)
+		if !ok {
+			return id, true
+		}
+		id = above
+	}
+	return id, false
 }
 
 // find finds the run that was judged to which the chain leads. Judged may be nil.
