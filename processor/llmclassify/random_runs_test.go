@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// treeSpan is a span of a [runTree]. Ids are numbers from 1 on; 0 is none.
+// treeSpan is a span of a [runTree]. Ids are numbers from 1 on; 0 is the parent of a root.
 type treeSpan struct {
 	id, parent int
 	kind       byte // r: a run, q: its request, t: its tool, o: another span

@@ -27,7 +27,7 @@ type Position struct {
 }
 
 // Judged finds where a run is that was judged and may have gone: the one whose span, or a part of
-// which, has this id. It is nil where there is none. If the run had that part by its time alone,
+// which, has this id. It is nil if no such run is known. If the run had that part by its time alone,
 // the end is Endless.
 type Judged func(id pcommon.SpanID) (run *Position, to hold.Chain)
 
