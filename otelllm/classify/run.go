@@ -572,7 +572,7 @@ func (j *judge) toolWaits() bool {
 // mayHaveGoneWell reports whether nothing but what its producer does not record speaks against a
 // run: that it returned the calls that were not answered, or how its last request ended.
 func (j *judge) mayHaveGoneWell() bool {
-	if j.run.Partial || j.run.Failed != NotObserved {
+	if j.run.Partial && !j.run.OKUnproven || j.run.Failed != NotObserved {
 		return false
 	}
 	n := len(j.order)

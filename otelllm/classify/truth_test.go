@@ -345,7 +345,7 @@ func TestOKUnproven(t *testing.T) {
 		"it answered":                 {func(r *Run) { answers(&r.Requests[0]) }, semconv.RunOutcomeSucceeded},
 		"another producer":            {func(r *Run) { r.OKUnproven = false }, semconv.RunOutcomeIncomplete},
 		"its last request broke":      {func(r *Run) { reset(semconv.PhaseText)(&r.Requests[0]) }, semconv.RunOutcomeFailed},
-		"parts are missing":           {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
+		"parts are missing":           {func(r *Run) { r.Partial = true }, semconv.RunOutcomeUnset},
 		"its end never came":          {func(r *Run) { r.Ended = No }, semconv.RunOutcomeIncomplete},
 	} {
 		r := Run{Start: t0, End: at(9), Ended: Yes, OKUnproven: true, Requests: []Request{request(0, 1, unknown)}}

@@ -30,12 +30,13 @@ type corrections struct {
 type judgedRun struct {
 	id        pcommon.SpanID
 	around    pcommon.SpanID     // the run that it names as the one around it, whose numbers include its own
+	by        pcommon.SpanID     // the run around it that was judged with what it did, if any
 	position  *assemble.Position // apart: runs beneath it keep it longer
 	did       classify.Effects
 	retry     classify.Retry // of its verdict; unset where it did not fail
 	corrected bool           // a late span has made it more careful
 	parts     []uint32       // marks of its requests and tools, with those that came late
-	byTime    []uint32       // of those that are its own by their time alone
+	byTime    []uint32       // of those that are its own by their time alone, sorted
 	sorted    bool           // parts are, since the first late span
 	announced bool           // as many parts as it announced, or more, were here
 }
@@ -132,9 +133,19 @@ func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.
 			}
 		}
 	}
+	slices.Sort(r.byTime)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(now, spanKey{release.Trace, release.RunID}, r)
+}
+
+// take notes that a run was judged with what one within it did.
+func (c *corrections) take(trace pcommon.TraceID, inner, outer pcommon.SpanID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.kept.Peek(spanKey{trace, inner}); ok {
+		r.by = outer
+	}
 }
 
 // maxCorrected bounds the runs within one another that one late span corrects, and those of a
@@ -213,12 +224,18 @@ func (c *corrections) judged(trace pcommon.TraceID) assemble.Judged {
 		switch {
 		case of.IsEmpty() || !ok:
 			return nil, hold.Broken
-		case slices.Contains(r.byTime, markOf(id, hold.Request)), slices.Contains(r.byTime, markOf(id, hold.Tool)):
+		case hasMark(r.byTime, markOf(id, hold.Request)), hasMark(r.byTime, markOf(id, hold.Tool)):
 			return nil, hold.Endless
 		default:
 			return r.position, hold.Rooted
 		}
 	}
+}
+
+// hasMark reports whether a mark is among sorted ones.
+func hasMark(marks []uint32, mark uint32) bool {
+	_, ok := slices.BinarySearch(marks, mark)
+	return ok
 }
 
 // correct joins what came late into its run and the runs around that one. Announced reports
@@ -249,7 +266,10 @@ func (c *corrections) correct(
 			break
 		}
 		if key.id = r.around; key.id.IsEmpty() {
-			named, key.id = false, c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool)
+			named, key.id = false, r.by
+		}
+		if key.id.IsEmpty() {
+			key.id = c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool)
 		}
 	}
 	return corrected, contradicts

@@ -250,6 +250,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 			inner.Effects = inner.Effects.Join(did)
 			if release.Final {
 				r.taken, r.by, r.byTime = true, run.ID, byTime || nesting == assemble.WithinByTime
+				e.corrections.take(release.Trace, r.id, run.ID)
 			}
 		}
 	}

@@ -39,7 +39,8 @@ func TestLangGraphInterrupt(t *testing.T) {
 }
 
 // An agent hands over: it raises ParentCommand to the graph around it, which OpenLLMetry records as
-// an error. The next agent answers.
+// an error. The next agent answers. A graph that does not handle it fails with it, and the application:
+// nothing is said of a run whose last event it is.
 func TestLangGraphHandover(t *testing.T) {
 	tool := langGraph.span(4, 2, "execute_tool transfer_to_writer", 1.1, 1.2, values{
 		"gen_ai.operation.name": "execute_tool", "traceloop.span.kind": "tool", "gen_ai.tool.name": "transfer_to_writer",
@@ -52,6 +53,25 @@ func TestLangGraphHandover(t *testing.T) {
 		for id := range byte(7) {
 			assert.Equal(t, semconv.ClassUnset, got[id].class, "%s: %d of %v", name, id, got)
 		}
-		assert.Equal(t, semconv.RunOutcomeSucceeded, got[1].outcome, name)
+		assert.Equal(t, semconv.RunOutcomeUnset, got[2].outcome, name)
+		assert.Equal(t, semconv.RunOutcomeSucceeded, got[5].outcome, name)
+	}
+}
+
+// ParentCommand that no graph handles leaves the outermost graph and reaches the application: nothing was
+// handed over (langchain-ai/langgraph issues 6409 and 4832).
+func TestLangGraphHandoverThatFails(t *testing.T) {
+	const raised = "langgraph.errors.ParentCommand"
+	root := langGraph.span(1, 0, "LangGraph.workflow", 0, 4, values{"traceloop.span.kind": "workflow", "traceloop.entity.name": "LangGraph"})
+	for name, spans := range map[string][]framed{
+		"an agent":   {langGraph.agent(1, 0, "agent", 0, 4).raising(raised, secret), langGraph.call(3, .2, 1, finished("tool_calls"))},
+		"a workflow": {root.raising(raised, secret), langGraph.call(3, .2, 1, finished("tool_calls"))},
+		"an agent in a workflow": {
+			root.raising(raised, secret), langGraph.agent(2, 1, "researcher", .1, 1.3).raising(raised, secret),
+			langGraph.beneath(2, langGraph.call(3, .2, 1, finished("tool_calls"))),
+		},
+	} {
+		got := whatIsSaid(t, spans...)
+		assert.NotEqual(t, semconv.RunOutcomeSucceeded, got[1].outcome, "%s: %v", name, got)
 	}
 }

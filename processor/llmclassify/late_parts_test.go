@@ -119,3 +119,39 @@ func TestUnclaimedRunComesLate(t *testing.T) {
 	require.Equal(t, safe, got[1].safety)
 	assert.Equal(t, confirm, got[10].safety, "it corrects the run around it: %v", got)
 }
+
+// Run 10 is judged before the span between it and run 1 comes. Run 30, beneath run 10, comes when run
+// 1 was judged, and ran a tool.
+func TestLateRunBeneathATakenRun(t *testing.T) {
+	for _, with := range []string{"before", "later"} {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, uncountedRun(1, 9)[1])
+		b := []spanSpec{
+			toolSpan(11, 1.1, 1.2, "e", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded).under(10).in("b").
+				without(semconv.RunIDKey).with(semconv.RunID(spanID(10).String())),
+			runSpan(10, 1.05, 2, 0, 1).under(14).in("b"),
+		}
+		o := otherSpan(14, 1, 1.0, 2.1).in("a")
+		if with == "before" {
+			h.consume(t, append(b, o)...)
+		} else {
+			h.consume(t, b...)
+			h.consume(t, o)
+		}
+		require.Contains(t, spansOf(h.out()), spanID(10))
+		h.consume(t, uncountedRun(1, 9)[0])
+		h.pass(t, defaultMaxHold)
+		v := verdicts(h.out())
+		require.Equal(t, semconv.RunOutcomeFailed, v[1].outcome)
+		h.consume(t,
+			requestSpan(31, 30, 1.36, 1.37).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"c"}}).in("d"),
+			toolSpan(32, 1.4, 1.45, "c", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(30).in("d").
+				without(semconv.RunIDKey).with(semconv.RunID(spanID(30).String())),
+			requestSpan(33, 30, 1.46, 1.47).answered("stop", counts{text: 2}).in("d"),
+			runSpan(30, 1.35, 1.5, 2, 1).under(10).in("d"),
+		)
+		h.pass(t, defaultMaxHold)
+		v = verdicts(h.out())
+		assert.NotZero(t, v[30].safety, "%s: %v", with, v[30])
+	}
+}

@@ -128,3 +128,31 @@ func TestRunsAroundOneAnotherByTime(t *testing.T) {
 		assert.Equal(t, confirm, got[9].safety, "%s: %v", name, got[9])
 	}
 }
+
+// C (20) is judged, then B (10), around it; then D (30), beneath C; then A (1), around B. C outlasts A.
+func TestRunBeneathTwoRunsThatWereJudged(t *testing.T) {
+	for name, cto := range map[string]float64{"ends before": 1.9, "outlasts": 20} {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, uncountedRun(1, 9)[1])
+		h.consume(t,
+			requestSpan(21, 20, 1.15, 1.2).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").in("c"),
+			runSpan(20, 1.1, cto, 1, 0).under(10).failed("x").in("c"),
+		)
+		require.Contains(t, spansOf(h.out()), spanID(20))
+		h.consume(t,
+			requestSpan(11, 10, 1.06, 1.08).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").in("b"),
+			runSpan(10, 1.05, 2, 1, 0).under(1).failed("x").in("b"),
+		)
+		require.Contains(t, spansOf(h.out()), spanID(10))
+		h.consume(t,
+			requestSpan(31, 30, 1.36, 1.37).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("d"),
+			runSpan(30, 1.35, 1.5, 1, 0).under(20).failed("x").in("d"),
+		)
+		require.Contains(t, spansOf(h.out()), spanID(30))
+		h.consume(t, uncountedRun(1, 9)[0])
+		h.pass(t, defaultMaxHold)
+		v := verdicts(h.out())
+		require.Equal(t, semconv.RunOutcomeFailed, v[1].outcome)
+		assert.Equal(t, confirm, v[1].safety, "C %s: %v", name, v)
+	}
+}

@@ -2,8 +2,10 @@ package llmclassify
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -126,5 +128,40 @@ func TestVercelWithOpenInference(t *testing.T) {
 			assert.Equal(t, want, got, "version %d, %q", version, finish)
 			assert.Equal(t, finish == "stop", got[1].outcome == semconv.RunOutcomeSucceeded, "version %d, %q: %v", version, finish, got)
 		}
+	}
+}
+
+// The chain of the last request of a healthy agent breaks off: a span between them is not here. Nothing is
+// said of the agent, nor of the one around it.
+func TestUnprovenAgentByTime(t *testing.T) {
+	f := openInferenceFor("agno")
+	agent := f.span(1, 5, "Agent.run", 0, 4, values{"openinference.span.kind": "AGENT"}).ok()
+	first := f.oiLLM(values{}).ok()
+	last := f.span(3, 99, "llm", 2, 3, values{"openinference.span.kind": "LLM", "llm.finish_reason": "stop"}).ok()
+	outer := handmade.run(5)
+	outer.id = 5
+	for name, spans := range map[string][]framed{"the first request alone": {outer, agent, first}, "the last one by its time": {outer, agent, first, last}} {
+		for id, got := range whatIsSaid(t, spans...) {
+			assert.Equal(t, said{}, got, "%s: span %d", name, id)
+		}
+	}
+	run, asks, answers := pydantic.run(4), pydantic.call(2, .1, 1, finished("tool_calls")), pydantic.call(3, 2, 3, finished("stop"))
+	run.parent, answers.parent = 5, 99
+	assert.Equal(t, said{}, whatIsSaid(t, run, asks, answers)[1], "pydantic-ai")
+}
+
+// A healthy agent was running when the process started, or for longer than run_timeout, and its last request does
+// not show how it ended, or is not recorded: nothing is said of it.
+func TestUnprovenAgentLacksParts(t *testing.T) {
+	f := openInferenceFor("agno")
+	llm := f.oiLLM(values{"llm.provider": "anthropic", "llm.token_count.completion": 6}).ok()
+	for _, spans := range [][]framed{{llm, f.oiAgent(6).ok()}, {f.oiAgent(6).ok()}, {llm, f.oiAgent(7200).ok()}} {
+		h := newHarness(t, defaultConfig(), nil)
+		h.pass(t, 3*time.Second)
+		h.lifetime.begin(h.clock.Now())
+		h.pass(t, 3*time.Second)
+		require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
+		h.pass(t, 2*defaultMaxHold)
+		assert.Equal(t, said{}, saidOf(spansOf(h.out())[spanID(1)]))
 	}
 }

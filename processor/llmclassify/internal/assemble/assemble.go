@@ -125,7 +125,11 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 		d.Unclaimed = true // nothing speaks against it but that
 	default:
 		d.Run, d.Carrier = &verdicts.Run, j.carrier(release)
-		if certain := j.withoutByTime(release); certain != nil {
+		switch certain := j.withoutByTime(release); {
+		case certain == nil:
+		case certain.Outcome == semconv.RunOutcomeUnset:
+			d.Run, d.Carrier, d.Unclaimed = nil, -1, true
+		default:
 			d.Run = certain
 		}
 	}

@@ -78,17 +78,24 @@ func AbovePassed(t *Trace, id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
 	return id, false
 }
 
-// find finds the run that was judged to which the chain leads. Judged may be nil.
+// maxJudged bounds the judged runs that one chain goes on beyond.
+const maxJudged = 8
+
+// find finds the runs that were judged to which the chain leads. Judged may be nil.
 func (s *Position) find(judged Judged) {
-	if judged == nil || s.Endless || s.Above == s.asked {
-		return
-	}
-	s.asked = s.Above
-	run, to := judged(s.Above)
-	if run != nil {
+	for range maxJudged {
+		above := s.furthest().Above
+		if judged == nil || s.Endless || above == s.asked {
+			return
+		}
+		s.asked = above
+		run, to := judged(above)
+		s.Endless = to == hold.Endless
+		if run == nil {
+			return
+		}
 		s.judged = run.furthest()
 	}
-	s.Endless = to == hold.Endless
 }
 
 // Rooted reports whether the run is within no other one: its parents lead to a root.

@@ -140,7 +140,6 @@ func yielding(t *Trace, run pcommon.SpanID) *Item {
 // Around appends the ids that lead upwards from the run of a run span, as in
 // [Outer.Nests], and reports where they end. They go on beyond runs that were judged.
 func Around(t *Trace, run *Item, ids []pcommon.SpanID, judged Judged) (around []pcommon.SpanID, to hold.Chain) {
-	const maxJudged = 8 // runs that the chain goes on beyond
 	gone := 0
 	id := run.Parent
 	if !run.Run.IsEmpty() {

@@ -94,8 +94,8 @@ func readRun(span ptrace.Span, run *classify.Run) {
 	case run.Failed != classify.Yes:
 	case isLangGraphInterrupt(f.name):
 		run.Failed, run.ErrorType, run.Waits = classify.No, "", true
-	case isLangGraphHandover(f.name):
-		run.Failed, run.ErrorType = classify.No, ""
+	case isLangGraphHandover(f.name): // or no graph around it has that agent, and the application fails
+		run.Failed, run.ErrorType, run.OKUnproven = classify.NotObserved, "", true
 	}
 	if run.Failed != classify.No { // else it handled the exception
 		run.Abort.Source = f.abort

@@ -179,7 +179,7 @@ func TestRunsAreWithinByTheirTimes(t *testing.T) {
 	for name, limit := range map[string]int{"all": 1 << 16, "too many": 90} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config()
-			cfg.Limits.Within = limit
+			cfg.Limits.Within, cfg.Limits.FreeWork = limit, 1<<20 // it does not rest
 			cfg.Around = func(_ *Trace[fact], _ *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
 				return ids, Broken
 			}

@@ -29,6 +29,10 @@ const (
 	Endless              // they are too many, or lead in a circle
 )
 
+// brokenWork is the work for a chain that breaks off: where it leads is searched among the runs
+// that were judged.
+const brokenWork = 4
+
 // innermost removes runs from the set: those within which there is a run whose span is
 // here and which is not in the set. What that run did is a part of theirs, and is not
 // known yet. If there are more than Limits.Within allows, [Trace.untested] is set.
@@ -83,6 +87,9 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 		around, to = b.cfg.Around(t, waiting[i], around[:0])
 		steps += 1 + len(around)
 		b.work += 1 + len(around)/8
+		if to != Rooted {
+			b.work += brokenWork
+		}
 		for _, id := range around {
 			if remains(id) && isHere(id) != nil {
 				remove(id)
