@@ -357,10 +357,16 @@ func FuzzJudge(f *testing.F) {
 			f.Abort.Source, f.FailedBeforeEffect = semconv.AbortSource(next(8)), next(5) == 0
 			r.Tools = append(r.Tools, f)
 		}
+		more := next(16)
+		r.Waits, r.ReturnsCalls, r.OKUnproven, r.Partial = more&1 != 0, more&2 != 0, more&4 != 0, more&8 != 0
 		v := Judge(&r)
 		require.Empty(t, coverProblem(&r, &v))
-		require.NotEqual(t, semconv.RunOutcomeUnset, v.Run.Outcome)
-		require.Empty(t, verdictProblem(&r, &v.Run))
+		if v.Run.Outcome == semconv.RunOutcomeUnset { // nothing is said of it
+			require.Equal(t, Diagnosis{}, v.Run)
+			require.True(t, (r.ReturnsCalls || r.OKUnproven) && r.Failed == NotObserved)
+		} else {
+			require.Empty(t, verdictProblem(&r, &v.Run))
+		}
 		for i := range v.Requests {
 			require.Empty(t, verdictProblem(&r, &v.Requests[i]))
 		}
