@@ -25,35 +25,6 @@ func passHours(t *testing.T, h *harness, hours int) {
 	}
 }
 
-// With storage, a process that starts within a run of some hours does not know what was forgotten for
-// its age before: also a run that announces its numbers may lack parts.
-func TestRestartWithinALongRun(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		for _, halves := range []int{3, 4, 5, 6, 8} { // half hours
-			d := newDisk()
-			h := newHarnessOn(t, d, defaultConfig(), nil, t0)
-			h.pass(t, 4*time.Second)
-			h.consume(t, shownWithin()...)
-			for range halves - 1 {
-				h.pass(t, 30*time.Minute)
-				h.lane().rotate(h.clock.Now())
-				h.consume(t, requestSpan(2, 1, 1, 2).of(7)) // what is remembered is written with what comes next
-			}
-			if restart {
-				h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
-			}
-			h.pass(t, 30*time.Minute)
-			h.lane().rotate(h.clock.Now())
-			end := float64(halves) * 1800
-			h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, 1, end, 1, 0).failed("429"))
-			h.pass(t, defaultMaxHold)
-			v := verdicts(h.out())[1]
-			require.Equal(t, semconv.RunOutcomeFailed, v.outcome)
-			assert.Equal(t, confirm, v.safety, "restart %v, after %d half hours", restart, halves)
-		}
-	}
-}
-
 // The span of a run comes hours after its end, in which the run within it was forgotten: also where the
 // run began just before the process did.
 func TestRunAcrossTheStartComesLate(t *testing.T) {

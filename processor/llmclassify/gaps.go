@@ -53,13 +53,6 @@ func (l *lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time
 	return to > from && time.Duration(to-from) > kept-clockSkew //nolint:gosec // the difference of two times
 }
 
-// straddles reports whether a run began before this process did and ended after that. It is not
-// known then of which traces something was forgotten for its age before.
-func (l *lifetime) straddles(from, to pcommon.Timestamp) bool {
-	began := l.began.Load()
-	return began != 0 && int64(from) < began && int64(to) >= began //nolint:gosec // before 2262
-}
-
 // forgottenLately reports whether something may have been known of a run that began at this
 // time, and is not any more: what is kept for a period was forgotten, lately, after it began.
 func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommon.Timestamp) bool {
@@ -77,8 +70,7 @@ func (e *innerRuns) setGaps(now time.Time, release *assemble.Release) {
 	}
 	old := e.lifetime.outlives(now, run.Start, run.End, e.lifetime.period)
 	release.Missing = release.Missing || e.judged.Forgotten(release.Trace) || e.forgot(release.Trace, run.Start) ||
-		old && (e.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || e.lifetime.straddles(run.Start, run.End) ||
-			e.lifetime.outlives(now, run.Start, run.End, hold.OldKept))
+		old && (e.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || e.lifetime.outlives(now, run.Start, run.End, hold.OldKept))
 	release.Gaps = release.Gaps ||
 		release.Final && (old || e.lifetime.lacks(now, run.Start, run.End) || e.awaited.mayLack(now, run.Start) ||
 			forgottenLately(now, e.judged.Lost(), e.lifetime.period, run.Start))
