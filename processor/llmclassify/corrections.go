@@ -41,6 +41,14 @@ type judgedRun struct {
 	announced bool           // as many parts as it announced, or more, were here
 }
 
+// idOf is the run's id, empty for nil.
+func (r *judgedRun) idOf() (id pcommon.SpanID) {
+	if r != nil {
+		id = r.id
+	}
+	return id
+}
+
 // find finds the mark of a part.
 func (r *judgedRun) find(mark uint32) (at int, there bool) {
 	if !r.sorted {
@@ -165,7 +173,7 @@ func (c *corrections) late(now time.Time, trace pcommon.TraceID, m *assemble.Mem
 	defer c.mu.Unlock()
 	run := m.Run
 	if run.IsEmpty() && m.Role == hold.Tool { // beneath another tool it may be the same call, see relations
-		run = c.runOf(trace, m.Parent, hold.Request)
+		run = c.runOf(trace, m.Parent, hold.Request).idOf()
 	}
 	return c.correct(now, spanKey{trace, run}, m.Item, did, func(*judgedRun) bool { return true })
 }
@@ -183,7 +191,7 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 	around := run.Run
 	if around.IsEmpty() {
 		above, _ := assemble.AbovePassed(release.Of, run.Parent)
-		around = c.runOf(release.Trace, above, hold.Request, hold.Tool)
+		around = c.runOf(release.Trace, above, hold.Request, hold.Tool).idOf()
 	}
 	if around == run.ID {
 		return corrected, false
@@ -195,20 +203,20 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 }
 
 // runOf is the judged run of a span: it is the run's own, or one of its parts of these roles. It
-// is empty where none is known.
-func (c *corrections) runOf(trace pcommon.TraceID, span pcommon.SpanID, roles ...hold.Role) (run pcommon.SpanID) {
+// is nil if no such run is known.
+func (c *corrections) runOf(trace pcommon.TraceID, span pcommon.SpanID, roles ...hold.Role) *judgedRun {
 	if span.IsEmpty() {
-		return run
+		return nil
 	}
-	if _, ok := c.kept.Peek(spanKey{trace, span}); ok {
-		return span
+	if r, ok := c.kept.Peek(spanKey{trace, span}); ok {
+		return r
 	}
 	for _, r := range slices.Backward(c.byTrace[trace]) {
 		if slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(span, role)); return there }) {
-			return r.id
+			return r
 		}
 	}
-	return run
+	return nil
 }
 
 // judged finds the runs of a trace that were judged.
@@ -219,10 +227,9 @@ func (c *corrections) judged(trace pcommon.TraceID) assemble.Judged {
 		if len(c.byTrace[trace]) == 0 {
 			return nil, hold.Broken
 		}
-		of := c.runOf(trace, id, hold.Request, hold.Tool)
-		r, ok := c.kept.Peek(spanKey{trace, of})
+		r := c.runOf(trace, id, hold.Request, hold.Tool)
 		switch {
-		case of.IsEmpty() || !ok:
+		case r == nil:
 			return nil, hold.Broken
 		case hasMark(r.byTime, markOf(id, hold.Request)), hasMark(r.byTime, markOf(id, hold.Tool)):
 			return nil, hold.Endless
@@ -269,7 +276,7 @@ func (c *corrections) correct(
 			named, key.id = false, r.by
 		}
 		if key.id.IsEmpty() {
-			key.id = c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool)
+			key.id = c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool).idOf()
 		}
 	}
 	return corrected, contradicts
