@@ -122,12 +122,14 @@ func (j *judge) sortLines(lines []line, first int) {
 	}
 }
 
-// start returns the start of the run, or of its earliest part if that is earlier.
+// start returns the start of the run, or of its earliest part if that is earlier. It has no
+// monotonic clock reading: what is subtracted from it is measured by the wall clock, as it
+// is between the times of spans, so that the timeline of a live run is that of its spans.
 func (j *judge) start() time.Time {
-	start := j.run.Start
+	start := j.run.Start.Round(0)
 	earlier := func(t time.Time) {
 		if start.IsZero() || t.Before(start) {
-			start = t
+			start = t.Round(0)
 		}
 	}
 	if len(j.order) > 0 {

@@ -175,6 +175,29 @@ func TestTimelineAtTheEndOfTheRun(t *testing.T) {
 	}
 }
 
+// The monotonic clock and the wall clock of two times seldom agree to the nanosecond. The timeline
+// of a live run, whose times have both, is that of its spans, which have only the latter.
+func TestTimelineOfALiveRun(t *testing.T) {
+	for range 1_000_000 {
+		start, end := time.Now(), time.Now()
+		monotonic, wall := end.Sub(start), end.Round(0).Sub(start.Round(0))
+		if monotonic == wall {
+			continue
+		}
+		end = end.Add(500*time.Microsecond - max(monotonic, wall)) // one is rounded up, the other down
+		requests := func(end time.Time) []Request {
+			r := request(0, 0, answers)
+			r.Start, r.End, r.TimeToHeaders = start, end, 0
+			return []Request{r}
+		}
+		live, spans := run(false, requests(end)), run(false, requests(end.Round(0)))
+		live.Start, live.End, spans.Start, spans.End = start, end, start.Round(0), end.Round(0)
+		assert.Equal(t, Judge(&spans).Run.Timeline, Judge(&live).Run.Timeline)
+		return
+	}
+	t.Skip("the clocks agree")
+}
+
 func TestTimelineKeepsTheNewestFailures(t *testing.T) {
 	var requests []Request
 	for i := range 100 {
