@@ -156,6 +156,16 @@ func (c *corrections) take(trace pcommon.TraceID, inner, outer pcommon.SpanID) {
 	}
 }
 
+// effects is what a run did, with what came late: a run around it may be judged after that.
+func (c *corrections) effects(trace pcommon.TraceID, run *innerRun) classify.Effects {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := c.kept.Peek(spanKey{trace, run.id}); ok {
+		return r.did
+	}
+	return run.did
+}
+
 // maxCorrected bounds the runs within one another that one late span corrects, and those of a
 // trace among whose parts its parent is searched.
 const maxCorrected = 64

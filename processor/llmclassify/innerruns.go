@@ -104,7 +104,8 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	}
 	position := assemble.PositionOf(release.Of, run, e.corrections.judged(trace))
 	e.corrections.add(now, release, d, &position)
-	if run.Parent.IsEmpty() {
+	byTime := slices.ContainsFunc(release.Members, hasByTime)
+	if run.Parent.IsEmpty() && !byTime {
 		return
 	}
 	e.mu.Lock()
@@ -131,11 +132,43 @@ func (e *innerRuns) add(now time.Time, release *assemble.Release, within assembl
 	case d.Run != nil:
 		well = classify.FactOf(assemble.NeedsNoAction(d.Run.Outcome))
 	}
+	if byTime {
+		e.addByTime(release, d)
+	}
+	if run.Parent.IsEmpty() {
+		return
+	}
 	e.kept.Now.add(trace, innerRun{
 		id:       run.ID,
 		position: position, did: d.Effects, well: well,
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
+}
+
+// hasByTime reports whether a member is a part of its run by its time alone.
+func hasByTime(m assemble.Member) bool { return m.ByTime && !m.Foreign && m.Role != hold.Run }
+
+// addByTime keeps what a run has by its time alone, as if it were a run within that one: it may be
+// a part of another run, which is judged later. Of many the first ones are kept.
+func (e *innerRuns) addByTime(release *assemble.Release, d *assemble.Diagnoses) {
+	const most = 32
+	did := d.Effects
+	did.Requests, did.Tools = 0, 0
+	n := 0
+	for i := range release.Members {
+		m := &release.Members[i]
+		if !hasByTime(*m) {
+			continue
+		}
+		if n++; n > most {
+			e.kept.Now.forget(release.Trace, m.Start)
+			continue
+		}
+		e.kept.Now.add(release.Trace, innerRun{
+			id: m.ID, position: assemble.PositionOf(release.Of, m.Item, e.corrections.judged(release.Trace)), did: did,
+			well: classify.Yes, taken: true, by: release.RunID, byTime: true,
+		})
+	}
 }
 
 // rotate forgets what is old enough.
@@ -178,17 +211,27 @@ func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
 	}
 	if len(of.runs) >= maxInnerRuns {
 		oldest := max(0, slices.IndexFunc(of.runs, func(r innerRun) bool { return r.taken }))
-		of.forgotten = true
-		if began := of.runs[oldest].position.Start; began != 0 {
-			of.lastBegan = max(of.lastBegan, began)
-		} else {
-			of.lastBegan = unknownBegan
-		}
+		of.forget(of.runs[oldest].position.Start)
 		of.runs = slices.Delete(of.runs, oldest, oldest+1)
 	}
 	of.runs = append(of.runs, r)
 	g.byTrace[trace] = of
 	g.n += len(of.runs)
+}
+
+// forget notes that a run which began at this time is not kept; 0 where that is not known.
+func (of *runsOfTrace) forget(began pcommon.Timestamp) {
+	if of.forgotten = true; began == 0 {
+		began = unknownBegan
+	}
+	of.lastBegan = max(of.lastBegan, began)
+}
+
+// forget notes that one of a trace is not kept.
+func (g *runsByTrace) forget(trace pcommon.TraceID, began pcommon.Timestamp) {
+	of := g.byTrace[trace]
+	of.forget(began)
+	g.byTrace[trace] = of
 }
 
 // forgot reports whether a run of the trace that was forgotten may be within one that began at
@@ -228,7 +271,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 		return inner
 	}
 	outer := assemble.NewOuter(release.Of, run, membersOf(release), e.corrections.judged(release.Trace))
-	byTime := slices.ContainsFunc(release.Members, func(m assemble.Member) bool { return m.ByTime })
+	byTime := slices.ContainsFunc(release.Members, hasByTime)
 	clear(e.ids)
 	for _, list := range [...][]innerRun{lists[1], lists[0]} {
 		for i := range slices.Backward(list) { // what a run did is a part of what a later one did
@@ -243,7 +286,7 @@ func (e *innerRuns) of(release *assemble.Release) (inner assemble.Inner) {
 			}
 			e.ids[r.id] = struct{}{}
 			inner.Ended(r.well)
-			did := r.did
+			did := e.corrections.effects(release.Trace, r)
 			if !r.countsFor(run) {
 				did.Requests, did.Tools = 0, 0
 			}
@@ -269,8 +312,9 @@ func (e *innerRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tool
 	for _, list := range e.lists(t.ID()) {
 		for i := range list {
 			if r := &list[i]; r.countsFor(run) && outer.Nests(&r.position) != assemble.Outside {
-				requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
-				tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
+				did := e.corrections.effects(t.ID(), r)
+				requests += uint32(max(did.Requests, 0)) //nolint:gosec // no run has that many
+				tools += uint32(max(did.Tools, 0))       //nolint:gosec // likewise
 			}
 		}
 	}

@@ -69,12 +69,13 @@ func innermostFirst(releases []assemble.Release, order []int, judged assemble.Ju
 }
 
 // setMissing notes in the runs that go before one that may be within them by its time that they
-// lack it. It goes later because a run within it lasts longer than they do.
+// lack it. It goes later because a run within it lasts longer than they do, or because what passed
+// above it is not known any more. They may also lack what a later one has by its time alone.
 func setMissing(releases []assemble.Release, order, broken []int, lasts map[int]pcommon.Timestamp) {
 	const maxLater = 64 // of more it is not tested whose they may be
 	late := make(map[int]bool)
 	for _, i := range broken {
-		late[i] = lasts[i] > lasted(releases[i].Run)
+		late[i] = lasts[i] > lasted(releases[i].Run) || releases[i].Run.LinksLost()
 	}
 	var later []*assemble.Item
 	for _, i := range slices.Backward(order) {
@@ -87,6 +88,11 @@ func setMissing(releases []assemble.Release, order, broken []int, lasts map[int]
 		}
 		if late[i] {
 			later = append(later, run)
+		}
+		for n := range releases[i].Members {
+			if m := &releases[i].Members[n]; m.ByTime && !m.Foreign && len(later) <= maxLater {
+				later = append(later, m.Item)
+			}
 		}
 	}
 }

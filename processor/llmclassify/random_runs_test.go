@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -23,7 +25,11 @@ type treeSpan struct {
 	from, to   float64
 	service    string
 	counted    bool // the run announces its numbers
-	shown      bool // the request broke when text had been shown; else it was refused
+	requests   int  // that a counted run announces
+	tools      int
+	failed     bool // the run failed, or the request was refused
+	shown      bool // the request broke, or ended, when text had been shown
+	paid       bool // the tool made a payment
 	named      bool // it names its run
 	lost       bool // it never comes
 }
@@ -39,15 +45,27 @@ func (s treeSpan) addTo(f forest) {
 	var spec spanSpec
 	switch s.kind {
 	case 'r':
-		if spec = runSpan(1, 0, 0, 1, 0).failed("x"); !s.counted {
+		if spec = runSpan(1, 0, 0, s.requests, s.tools); !s.counted {
 			spec = unannounced(spec)
 		}
+		if s.failed {
+			spec = spec.failed("x")
+		}
 	case 'q':
-		if spec = limitedOf(1, 0); s.shown {
+		switch {
+		case s.failed && s.shown:
 			spec = shownText(1, 0)
+		case s.failed:
+			spec = limitedOf(1, 0)
+		default:
+			spec = requestSpan(1, 0, 0, 0).answered("stop", answer)
 		}
 	case 't':
-		spec = toolSpan(1, 0, 0, "c"+strconv.Itoa(s.id), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded).without(semconv.RunIDKey)
+		effect := semconv.ToolEffectReadOnly
+		if s.paid {
+			effect = semconv.ToolEffectNonIdempotent
+		}
+		spec = toolSpan(1, 0, 0, "c"+strconv.Itoa(s.id), effect, semconv.ToolOutcomeSucceeded).without(semconv.RunIDKey)
 	default:
 		spec = otherSpan(1, 0, 0, 0)
 	}
@@ -95,22 +113,41 @@ func (g *runTree) add(s treeSpan) int {
 	return s.id
 }
 
+// agent adds a run, and what it did: requests, of which those before the last one were refused,
+// payments, and runs that it started.
 func (g *runTree) agent(parent int, from, to float64, depth int) {
-	service, counted := "s"+strconv.Itoa(len(g.spans)), g.maybe(g.counted)
-	run := g.add(treeSpan{kind: 'r', parent: parent, from: from, to: to, counted: counted, service: service})
-	a, b := g.within(from, to)
-	g.add(treeSpan{kind: 'q', parent: run, run: run, from: a, to: b, shown: depth > 0 && g.maybe(0.5), named: true, service: service})
+	service, counted, failed := "s"+strconv.Itoa(len(g.spans)), g.maybe(g.counted), depth == 0 || g.maybe(0.6)
+	run := g.add(treeSpan{kind: 'r', parent: parent, from: from, to: to, counted: counted, failed: failed, service: service})
+	// do adds a part of the run.
+	do := func(s treeSpan) int {
+		s.run, s.service = run, service
+		if s.kind == 'q' {
+			g.spans[run-1].requests++
+		} else {
+			g.spans[run-1].tools++
+		}
+		return g.add(s)
+	}
+	for n := 1 + g.IntN(3)*g.IntN(2); n > 0; n-- {
+		a, b := g.within(from, to)
+		last := n == 1
+		do(treeSpan{kind: 'q', parent: run, from: a, to: b, failed: failed || !last, shown: depth > 0 && last && (!failed || g.maybe(0.4)), named: true})
+	}
 	for range g.IntN(3) {
 		if depth == 4 || len(g.spans) > 24 {
 			return
 		}
 		above := run
 		a, b := g.within(from, to)
-		if !counted && g.maybe(0.4) {
-			above = g.add(treeSpan{kind: 't', parent: above, run: run, from: a, to: b, named: g.maybe(0.5), service: service})
+		if g.maybe(0.4) {
+			above = do(treeSpan{kind: 't', parent: above, from: a, to: b, named: g.maybe(0.5)})
 		}
 		for range g.IntN(3) {
 			above = g.add(treeSpan{kind: 'o', parent: above, from: a, to: b, service: service, lost: g.maybe(0.3)})
+		}
+		if depth > 0 && g.maybe(0.2) {
+			do(treeSpan{kind: 't', parent: above, from: a, to: b, paid: true, named: g.maybe(0.5)})
+			continue
 		}
 		if g.maybe(g.outlasts) {
 			b += 3 * g.Float64()
@@ -152,22 +189,72 @@ func (g *runTree) span(id int) (s treeSpan) {
 func (g *runTree) String() string {
 	var b strings.Builder
 	for _, s := range g.spans {
-		fmt.Fprintf(&b, "  %c%d beneath %d, run %d, %.2f to %.2f, %+v\n", s.kind, s.id, s.parent, s.run, s.from, s.to, s)
+		fmt.Fprintf(&b, "  %c%d beneath %d, %s, %.2f to %.2f:", s.kind, s.id, s.parent, s.service, s.from, s.to)
+		for what, is := range map[string]bool{"failed": s.failed, "shown": s.shown, "paid": s.paid, "lost": s.lost} {
+			if is {
+				fmt.Fprintf(&b, " %s", what)
+			}
+		}
+		if s.named {
+			fmt.Fprintf(&b, " of %d", s.run)
+		}
+		if s.counted {
+			fmt.Fprintf(&b, " %d requests, %d tools", s.requests, s.tools)
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// play delivers the spans in any order, in some calls with pauses. It returns the spans that
-// were known when a run went, by the run.
-func (g *runTree) play(t *testing.T, h *harness) map[int]map[int]bool {
-	t.Helper()
-	known, when := map[int]bool{}, map[int]map[int]bool{}
-	note := func() {
-		for id := range spansOf(h.out()) {
-			if n := int(id[1])<<8 | int(id[2]); when[n] == nil {
-				when[n] = maps.Clone(known)
-			}
+// isReally reports whether a span is a run's, or of a run within it.
+func (g *runTree) isReally(s treeSpan, run int) bool {
+	for id := s.id; id != 0; id = g.span(id).parent {
+		if id == run {
+			return true
 		}
+	}
+	return false
+}
+
+// did reports whether a span is a run's, or of a run within it, and what is known shows it.
+func (g *runTree) did(s treeSpan, run int, known map[int]bool) bool {
+	switch {
+	case !known[s.id] || !g.isReally(s, run):
+		return false
+	case s.named:
+		return s.run == run || known[s.run] && g.isWithin(s.run, run, known)
+	default:
+		return g.isWithin(s.id, run, known)
+	}
+}
+
+// treeVerdict is a verdict on a run of a tree.
+type treeVerdict struct {
+	verdict
+	run   int
+	known map[int]bool // the spans that were here
+}
+
+// play delivers the spans in any order, in some calls with pauses, and returns the verdicts on
+// its runs. Processes are killed, and others go on from their disk, if restarts.
+func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []treeVerdict) {
+	t.Helper()
+	h, d := newHarness(t, cfg, nil), newDisk()
+	if restarts {
+		h.openOn(t, d)
+	}
+	known, seen := map[int]bool{}, 0
+	note := func() {
+		all := h.sink.AllTraces()
+		for _, td := range all[seen:] {
+			eachSpan(td, func(s ptrace.Span) {
+				id := s.SpanID()
+				if n := int(id[1])<<8 | int(id[2]); g.span(n).kind == 'r' {
+					verdicts = append(verdicts, treeVerdict{verdictOf(s), n, maps.Clone(known)})
+				}
+			})
+		}
+		seen = len(all)
 	}
 	pass := func(d, step time.Duration) {
 		for ; d > 0; d -= step {
@@ -175,6 +262,8 @@ func (g *runTree) play(t *testing.T, h *harness) map[int]map[int]bool {
 			note()
 		}
 	}
+	held := func() bool { return h.lane().buffer.Trace(traceID(1)) != nil }
+	pass(time.Duration(g.IntN(20))*time.Second, time.Second)
 	order := g.Perm(len(g.spans))
 	for len(order) > 0 {
 		n := min(1+g.IntN(4), len(order))
@@ -189,7 +278,6 @@ func (g *runTree) play(t *testing.T, h *harness) map[int]map[int]bool {
 			}
 		}
 		order = order[n:]
-		held := func() bool { return h.lane().buffer.Trace(traceID(1)) != nil }
 		if !held() {
 			g.forgetOthers(known, f)
 		}
@@ -201,9 +289,20 @@ func (g *runTree) play(t *testing.T, h *harness) map[int]map[int]bool {
 		if g.maybe(0.6) {
 			pass(time.Duration(g.IntN(300))*time.Millisecond*time.Duration(1+20*g.IntN(2)*g.IntN(2)), 50*time.Millisecond)
 		}
+		if restarts && g.maybe(0.3) {
+			d = d.copied()
+			next := newHarness(t, cfg, nil)
+			next.clock.advance(h.clock.Now().Sub(t0) + time.Duration(g.IntN(10))*time.Second)
+			h, seen = next, 0
+			h.openOn(t, d)
+			note()
+			if !held() {
+				g.forgetOthers(known, newForest(t))
+			}
+		}
 	}
 	pass(time.Minute, time.Second)
-	return when
+	return verdicts
 }
 
 // forgetOthers removes what is not kept of a trace of which no LLM span is here: the spans of
@@ -215,11 +314,21 @@ func (g *runTree) forgetOthers(known map[int]bool, comes forest) {
 	})
 }
 
-// No run is safe to repeat over a run within it that was here when it was judged, and had shown text,
-// whatever the order of their spans, and whichever of them never come. The tree knows what is within what.
-func TestTextOfRunsWithin(t *testing.T) {
+// No run is safe to repeat over what it, or a run within it, did before it was judged: text that
+// was shown, a payment. So it is in any order of the spans, whichever of them never come, and also
+// where processes are killed. The tree knows what is within what.
+func TestSafeRunsOfRandomTrees(t *testing.T) {
 	judged := 0
-	for seed := range uint64(1500) {
+	for seed := range uint64(3000) {
+		judged += judgeTree(t, seed)
+	}
+	require.Greater(t, judged, 1500, "runs that are safe to repeat")
+}
+
+// judgeTree returns how many runs of a tree are safe to repeat.
+func judgeTree(t *testing.T, seed uint64) (judged int) {
+	t.Helper()
+	t.Run("seed "+strconv.FormatUint(seed, 10), func(t *testing.T) { // what it takes goes with it
 		g := newRunTree(seed)
 		cfg := defaultConfig()
 		if g.maybe(0.3) {
@@ -228,22 +337,17 @@ func TestTextOfRunsWithin(t *testing.T) {
 		if g.maybe(0.2) {
 			cfg.MaxSpansPerRun = 2
 		}
-		h := newHarness(t, cfg, nil)
-		h.pass(t, time.Duration(g.IntN(20))*time.Second)
-		when := g.play(t, h)
-		out := spansOf(h.out())
-		for outer, known := range when {
-			if g.span(outer).kind != 'r' || verdictOf(out[treeID(outer)]).safety != safe {
+		for _, v := range g.play(t, cfg, g.maybe(0.3)) {
+			if v.safety != safe {
 				continue
 			}
 			judged++
 			for _, s := range g.spans {
-				if !s.shown || !known[s.id] || s.run != outer && (!known[s.run] || !g.isWithin(s.run, outer, known)) {
-					continue
+				if (s.shown || s.paid) && g.did(s, v.run, v.known) {
+					t.Errorf("run %d is safe to repeat over span %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.trigger, slices.Sorted(maps.Keys(v.known)), g)
 				}
-				t.Errorf("seed %d: run %d is safe to repeat, and request %d of run %d had shown text:\n%s", seed, outer, s.id, s.run, g)
 			}
 		}
-	}
-	require.Greater(t, judged, 500, "runs that are safe to repeat")
+	})
+	return judged
 }

@@ -83,10 +83,14 @@ func (m *memo) innermost(t *Trace, runs []*Item, it *Item, unseen pcommon.SpanID
 		}
 		slices.SortFunc(m.runs, func(a, b openRun) int { return compareInner(b.Item, a.Item) })
 	}
+	var found *Item
 	for _, run := range m.runs {
-		if run.unseen != unseen && run.Item != it && began(it, run.Item) {
-			return run.Item
+		if run.unseen == unseen || run.Item == it || found != nil && !SameService(it, run.Item) || !began(it, run.Item) {
+			continue
+		}
+		if found = run.Item; SameService(it, found) {
+			break
 		}
 	}
-	return nil
+	return found
 }

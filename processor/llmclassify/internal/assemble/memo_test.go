@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 func numbered(n int) (id pcommon.SpanID) {
@@ -31,6 +32,7 @@ func bufferOf(locate func(*Trace, *Item) hold.Place) *hold.Buffer[Known] {
 // climbed, and so are runs beneath them.
 func TestMemoChangesNoPlace(t *testing.T) {
 	located, byTime, beneath := 0, 0, 0
+	services := []*origin.Scope{nil, {Resource: &origin.Resource{Key: Service{1}}}, {Resource: &origin.Resource{Key: Service{2}}}}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // repeatable on purpose
 		n := []int{2, 6, 40, 127, 128, 129, 300}[r.IntN(7)]
@@ -60,6 +62,9 @@ func TestMemoChangesNoPlace(t *testing.T) {
 		}
 		for i := range 30 {
 			items = append(items, &Item{ID: numbered(3000 + i), Parent: numbered(1000 + r.IntN(n+2)), Size: 1, Start: pcommon.Timestamp(r.IntN(60)) * 1e9})
+		}
+		for _, it := range items {
+			it.Known.Origin = services[r.IntN(len(services))]
 		}
 		b := bufferOf(func(trace *Trace, it *Item) hold.Place {
 			place := Locate(trace, it)
@@ -107,7 +112,7 @@ func plainPlace(t *Trace, it *Item) hold.Place {
 		return hold.Place{Run: it.Parent, Endless: endless}
 	}
 	for _, other := range t.Runs() {
-		if _, at, _ := above(other.Parent); at != unseen && began(it, other) && (run == nil || innerOf(other, run)) {
+		if _, at, _ := above(other.Parent); at != unseen && began(it, other) && (run == nil || nearer(it, other, run)) {
 			run = other
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
-// Position is where a run is in its trace.
+// Position is where a run, or a part of one, is in its trace.
 type Position struct {
 	Parent     pcommon.SpanID
 	Around     pcommon.SpanID // the run around it, if its producer names it; else empty
@@ -24,6 +24,9 @@ type Position struct {
 	// Endless: the chain of parents is too long to follow, or leads to a span of which it is not
 	// known what it is beneath.
 	Endless bool
+	// Cut: spans above it that passed may not be known any more. Where its chain breaks off, it
+	// may be within any run within which it began, also if it outlasts that.
+	Cut bool
 }
 
 // Judged finds where a run is that was judged and may have gone: the one whose span, or a part of
@@ -31,11 +34,11 @@ type Position struct {
 // the end is Endless.
 type Judged func(id pcommon.SpanID) (run *Position, to hold.Chain)
 
-// PositionOf is where the run of a run span is. If nothing of the trace is here, t is nil.
+// PositionOf is where a span, mostly that of a run, is. If nothing of the trace is here, t is nil.
 func PositionOf(t *Trace, run *Item, judged Judged) Position {
 	s := Position{
 		Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End, Service: ServiceOf(run),
-		Above: run.Parent,
+		Above: run.Parent, Cut: run.LinksLost(),
 	}
 	if !run.Run.IsEmpty() {
 		s.Above = run.Run
@@ -117,6 +120,9 @@ func (s *Position) during(outer *Item) bool {
 	lasted, outerLasted := max(s.End, s.Start)-s.Start, outer.End-outer.Start
 	if outer.End < outer.Start {
 		to, outerLasted = math.MaxUint64, math.MaxUint64
+	}
+	if s.Cut {
+		return s.Parent != outer.Parent && from <= s.Start && s.Start <= to
 	}
 	longer := outerLasted > lasted || outerLasted == lasted && outer.Parent.IsEmpty()
 	return longer && s.Parent != outer.Parent && from <= s.Start && s.End <= to

@@ -56,7 +56,8 @@ const maxDepth = 128
 //  1. the run that it names;
 //  2. the first run on its parent chain, as far as that leads through spans that are held
 //     or passed;
-//  3. if the chain breaks off, the innermost run within which it began;
+//  3. if the chain breaks off, the innermost run within which it began, of its own service if
+//     there is one;
 //  4. else no run: the LLM spans under one parent are then one run.
 //
 // A run that yields is a run only if no other LLM span is above it. Otherwise it is as if
@@ -280,8 +281,8 @@ const ClockGrain = pcommon.Timestamp(time.Millisecond)
 // as that, so that the sum of it and a difference between clocks is not an early time.
 func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
 
-// innermost finds the innermost run within which an item began, and reports whether all runs
-// were searched. A run whose own chain breaks off at the same span is beside it, not above it.
+// innermost finds the innermost run within which an item began, of its own service if there is
+// one, and reports whether all runs were searched. A run whose own chain breaks off at the same span is beside it, not above it.
 // One that yields is no evidence: what belongs to it names it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
 	runs := t.Runs()
@@ -292,7 +293,7 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool
 	}
 	steps := 0
 	for _, run := range runs {
-		if run.Yields || run == it || found != nil && !innerOf(run, found) || !began(it, run) {
+		if run.Yields || run == it || found != nil && !nearer(it, run, found) || !began(it, run) {
 			continue
 		}
 		if steps > maxSteps {
@@ -304,6 +305,14 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool
 		}
 	}
 	return found, all
+}
+
+// nearer reports whether an item that began within two runs is rather of run a than of run b.
+func nearer(it, a, b *Item) bool {
+	if own := SameService(it, a); own != SameService(it, b) {
+		return own
+	}
+	return innerOf(a, b)
 }
 
 // innerOf reports whether run a is further in than run b, as far as their times show: it

@@ -110,6 +110,12 @@ func (it *Item[F]) owner() pcommon.SpanID {
 // Held reports whether the buffer has the item's span.
 func (it *Item[F]) Held() bool { return it.state == stateHeld }
 
+// LinksLost reports whether spans that passed may be missing above the item: there was no room for
+// them, or an earlier process received them.
+func (it *Item[F]) LinksLost() bool {
+	return it.trace != nil && (it.trace.linksLost || it.trace.replayed)
+}
+
 // Gone reports whether the buffer has nothing of the item any more.
 func (it *Item[F]) Gone() bool { return it.state == stateGone }
 

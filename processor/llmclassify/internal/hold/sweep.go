@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ type group[F any] struct {
 	unexplained bool
 	upstream    bool
 	gaps        bool        // runs within it may be here whose spans are not
+	lacks       bool        // what another run has by its time alone may be its own
 	others      []Member[F] // of other groups, where unexplained or upstream
 	cut         bool        // there are more than these
 }
@@ -313,6 +315,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		g.part = b.isPart(t, g, now)
 	}
 	setGaps(groups)
+	b.setLacks(groups)
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
@@ -347,6 +350,41 @@ func setGaps[F any](groups []*group[F]) {
 		if g.end {
 			at, _ := slices.BinarySearch(starts, g.run.Start)
 			g.gaps = at < len(starts) && (g.run.End == 0 || starts[at] <= g.run.End+clockGrain)
+		}
+	}
+}
+
+// setLacks finds the runs that go and that may lack what is here: another run, which stays, has it
+// by its time alone.
+func (b *Buffer[F]) setLacks(groups []*group[F]) {
+	const maxTested = 64 // of more it is not tested whose they may be
+	goes := func(g *group[F]) bool { return g.end && !g.part }
+	var parts []*Item[F]
+	for _, g := range groups {
+		for _, it := range g.items {
+			if it.ByTime && !goes(g) {
+				parts = append(parts, it)
+			}
+		}
+	}
+	if len(parts) == 0 || b.cfg.During == nil {
+		return
+	}
+	byStart := func(a, b *Item[F]) int { return cmp.Compare(a.Start, b.Start) }
+	slices.SortFunc(parts, byStart)
+	for _, g := range groups {
+		if !goes(g) {
+			continue
+		}
+		earliest := Item[F]{Start: g.run.Start - min(g.run.Start, maxSkew)}
+		at, _ := slices.BinarySearchFunc(parts, &earliest, byStart)
+		for n, part := range parts[at:] {
+			if g.run.End >= g.run.Start && part.Start > g.run.End+maxSkew {
+				break
+			}
+			if g.lacks = n == maxTested || b.cfg.During(part, g.run); g.lacks {
+				break
+			}
 		}
 	}
 }
@@ -416,7 +454,7 @@ func (b *Buffer[F]) release(t *Trace[F], g *group[F], why Reason, items int, lac
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release[F]{
 		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing:   t.missing || t.untested || t.unplaced || g.cut || t.incomplete != nil && t.incomplete(g.place.Run),
+		Missing:   t.missing || t.untested || t.unplaced || g.cut || g.lacks || t.incomplete != nil && t.incomplete(g.place.Run),
 		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || lacks,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
