@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"encoding/binary"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type judgedRun struct {
 	corrected bool           // a late span has made it more careful
 	parts     []uint32       // marks of its requests and tools, with those that came late
 	byTime    []uint32       // of those that are its own by their time alone, sorted
+	passed    []uint32       // marks of spans that passed beneath these, sorted; see pass
 	sorted    bool           // parts are, since the first late span
 	announced bool           // as many parts as it announced, or more, were here
 }
@@ -69,13 +71,13 @@ func (r *judgedRun) note(mark uint32) bool {
 
 // judgedRunSize is the memory of a run without its parts in bytes, with its share of the
 // maps.
-const judgedRunSize = 384
+const judgedRunSize = 408
 
 // newCorrections keeps runs for at least one period and at most two, in at most this many
 // bytes.
 func newCorrections(period time.Duration, bytes int) *corrections {
 	kept := generations.NewCache[spanKey, *judgedRun](period, bytes/2)
-	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*(cap(r.parts)+cap(r.byTime)) }
+	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*(cap(r.parts)+cap(r.byTime)+cap(r.passed)) }
 	c := &corrections{kept: kept, byTrace: make(map[pcommon.TraceID][]*judgedRun)}
 	kept.Removed = func(key spanKey) {
 		runs := slices.DeleteFunc(c.byTrace[key.trace], func(r *judgedRun) bool { return r.id == key.id })
@@ -84,6 +86,54 @@ func newCorrections(period time.Duration, bytes int) *corrections {
 		}
 	}
 	return c
+}
+
+// pass notes in the runs of a trace which spans passed beneath them, of these with their parents,
+// among which their own parts may be. The trace leaves, and with it what shows that a run which
+// comes later is beneath one of them.
+func (c *corrections) pass(now time.Time, trace pcommon.TraceID, links iter.Seq2[pcommon.SpanID, pcommon.SpanID]) {
+	const most, mostSteps = 256, 1024
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.ContainsFunc(c.byTrace[trace], (*judgedRun).isCorrected) {
+		return
+	}
+	parents := make(map[pcommon.SpanID]pcommon.SpanID)
+	for id, parent := range links {
+		if parents[id] = parent; len(parents) == most {
+			break
+		}
+	}
+	passed := make(map[*judgedRun][]uint32)
+	steps := 0
+	for id, above := range parents {
+		if own := c.runOf(trace, id, hold.Request, hold.Tool); own != nil {
+			continue
+		}
+		for known := true; known && steps < mostSteps; steps++ {
+			r, role := c.partOf(trace, above, hold.Request, hold.Tool)
+			if r == nil {
+				above, known = parents[above]
+				continue
+			}
+			if !hasMark(r.byTime, markOf(above, role)) {
+				passed[r] = append(passed[r], markOf(id, role))
+			}
+			break
+		}
+	}
+	for r, marks := range passed {
+		c.kept.Take(spanKey{trace, r.id}) // its size changes
+		r.passed = append(r.passed, marks...)
+		slices.Sort(r.passed)
+		c.put(now, spanKey{trace, r.id}, r)
+	}
+}
+
+// isCorrected reports whether what comes late may change anything: the run failed, or may be within
+// another one.
+func (r *judgedRun) isCorrected() bool {
+	return r.retry.Safety != semconv.RetrySafetyUnset || !r.position.Rooted()
 }
 
 // put keeps a run as the last one of its trace, in place of what was kept of it.
@@ -212,21 +262,31 @@ func (c *corrections) lateRun(now time.Time, release *assemble.Release, did clas
 	})
 }
 
-// runOf is the judged run of a span: it is the run's own, or one of its parts of these roles. It
-// is nil if no such run is known.
+// runOf is the judged run of a span: it is the run's own, or one of its parts of these roles, or
+// it passed beneath one of them. It is nil if no such run is known.
 func (c *corrections) runOf(trace pcommon.TraceID, span pcommon.SpanID, roles ...hold.Role) *judgedRun {
+	r, _ := c.partOf(trace, span, roles...)
+	return r
+}
+
+// partOf is runOf, with the role of that part. What is beneath the run itself is as if it were
+// beneath a request.
+func (c *corrections) partOf(trace pcommon.TraceID, span pcommon.SpanID, roles ...hold.Role) (*judgedRun, hold.Role) {
 	if span.IsEmpty() {
-		return nil
+		return nil, hold.Request
 	}
 	if r, ok := c.kept.Peek(spanKey{trace, span}); ok {
-		return r
+		return r, hold.Request
 	}
 	for _, r := range slices.Backward(c.byTrace[trace]) {
-		if slices.ContainsFunc(roles, func(role hold.Role) bool { _, there := r.find(markOf(span, role)); return there }) {
-			return r
+		for _, role := range roles {
+			mark := markOf(span, role)
+			if _, there := r.find(mark); there || hasMark(r.passed, mark) {
+				return r, role
+			}
 		}
 	}
-	return nil
+	return nil, hold.Request
 }
 
 // judged finds the runs of a trace that were judged.

@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"context"
+	"iter"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -28,9 +29,10 @@ type completeRuns struct {
 	endings      []ending   // by release, in the order in which they were judged
 	contradicted int        // runs around them that were judged before, see assemble.Diagnoses
 
-	// The spans of these traces, LLM spans or not, in ranges of one trace each.
-	ids    []pcommon.SpanID
-	ranges []idRange
+	// The spans of these traces, LLM spans or not, with their parents, in ranges of one trace each.
+	ids     []pcommon.SpanID
+	parents []pcommon.SpanID
+	ranges  []idRange
 
 	// What the releases are made of.
 	members    []assemble.Member
@@ -54,13 +56,24 @@ type candidate struct {
 }
 
 // note notes a span of one of the traces.
-func (c *completeRuns) note(trace pcommon.TraceID, id pcommon.SpanID) {
-	c.ids = append(c.ids, id)
+func (c *completeRuns) note(trace pcommon.TraceID, id, parent pcommon.SpanID) {
+	c.ids, c.parents = append(c.ids, id), append(c.parents, parent)
 	if n := len(c.ranges); n > 0 && c.ranges[n-1].trace == trace {
 		c.ranges[n-1].to = len(c.ids)
 		return
 	}
 	c.ranges = append(c.ranges, idRange{trace, len(c.ids) - 1, len(c.ids)})
+}
+
+// links yields the spans of a range with their parents.
+func (c *completeRuns) links(r idRange) iter.Seq2[pcommon.SpanID, pcommon.SpanID] {
+	return func(yield func(id, parent pcommon.SpanID) bool) {
+		for i := r.from; i < r.to; i++ {
+			if !yield(c.ids[i], c.parents[i]) {
+				return
+			}
+		}
+	}
 }
 
 // has reports whether the runs of a trace, by its index, are complete.
@@ -75,7 +88,7 @@ func (c *completeRuns) clear() {
 	clear(c.candidates)
 	*c = completeRuns{
 		traces: c.traces[:0], releases: c.releases[:0], exchanges: c.exchanges[:0], endings: c.endings[:0],
-		ids: c.ids[:0], ranges: c.ranges[:0],
+		ids: c.ids[:0], parents: c.parents[:0], ranges: c.ranges[:0],
 		members: c.members[:0], items: c.items[:0], pointers: c.pointers[:0], bodies: c.bodies[:0], candidates: c.candidates[:0], judge: c.judge,
 	}
 }
@@ -96,6 +109,9 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 		if d.Contradicts {
 			c.contradicted++
 		}
+	}
+	for _, r := range c.ranges {
+		q.laneOf(r.trace).inner.corrections.pass(q.now, r.trace, c.links(r))
 	}
 	return evidence
 }

@@ -91,6 +91,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Shared:       l.releaser.kept.Bytes,
 		Forget:       l.releaser.forget,
 		Remember:     l.releaser.remember,
+		Left:         func(t *assemble.Trace) { l.inner.corrections.pass(p.clock.Now(), t.ID(), t.Links()) },
 		Watch:        p.interest.add,
 		Limits:       p.limits,
 	})

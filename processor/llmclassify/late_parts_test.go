@@ -82,6 +82,38 @@ func TestInnerRunComesLate(t *testing.T) {
 	}
 }
 
+// Between the run and what comes late are spans of others, as of an HTTP client, which passed before
+// the run was judged.
+func TestPartsBeneathPassedSpansComeLate(t *testing.T) {
+	tool := toolSpan(21, 1.2, 1.8, "c", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).without(semconv.RunIDKey)
+	own := toolSpan(5, 1.05, 1.9, "own", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	for name, waits := range map[string]bool{"judged in its call": false, "held": true} {
+		run := runSpan(1, 0, 5, 1, 1).failed("x")
+		if waits {
+			run = unannounced(run)
+		}
+		for where, beneath := range map[string]byte{"the run": 1, "its request": 2, "its tool": 5} {
+			judge := func(late ...spanSpec) map[byte]verdict {
+				h := newHarness(t, defaultConfig(), nil)
+				h.consume(t, limitedOf(2, 1), own, otherSpan(31, 30, 1.15, 2), otherSpan(30, beneath, 1.1, 2), run)
+				h.pass(t, 2*defaultSettle)
+				require.Equal(t, safe, verdicts(h.out())[1].safety)
+				h.consume(t, late...)
+				h.pass(t, 2*defaultSettle)
+				return verdicts(h.out())
+			}
+			inner := tool.with(semconv.RunID(spanID(20).String())).under(20).in("inner")
+			got := judge(otherSpan(32, 31, 1.1, 2).in("inner"), inner, runSpan(20, 1.1, 2, 0, 1).under(32).in("inner"))
+			assert.Equal(t, confirm, got[20].safety, "a run, %s, beneath %s", name, where)
+			if got = judge(tool.under(31)); beneath == 5 { // it may be the same call
+				assert.Zero(t, got[21].safety, "a tool, %s, beneath %s", name, where)
+			} else {
+				assert.Equal(t, confirm, got[21].safety, "a tool, %s, beneath %s", name, where)
+			}
+		}
+	}
+}
+
 // A fact that is not of the vocabulary of this version, or of another type, makes no
 // repetition safer than what it may mean.
 func TestUnknownFactIsNotSafer(t *testing.T) {

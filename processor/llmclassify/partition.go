@@ -319,7 +319,7 @@ func (p *classifier) addLinks(q *partition) {
 				switch {
 				case !interesting:
 				case complete:
-					q.complete.note(last, span.SpanID())
+					q.complete.note(last, span.SpanID(), span.ParentSpanID())
 				default:
 					d.links = append(d.links, hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
 				}

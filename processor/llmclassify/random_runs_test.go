@@ -80,11 +80,13 @@ func (s treeSpan) addTo(f forest) {
 type runTree struct {
 	*rand.Rand
 	spans             []treeSpan
-	counted, outlasts float64 // the chance that a run announces its numbers, and outlasts the run around it
+	here              map[int]map[int]bool // what was here when a span had come
+	passed            map[int]bool         // spans of others beneath runs that were judged
+	counted, outlasts float64              // the chance that a run announces its numbers, and outlasts the run around it
 }
 
 func newRunTree(seed uint64) *runTree {
-	g := &runTree{Rand: rand.New(rand.NewPCG(seed, 7))}
+	g := &runTree{Rand: rand.New(rand.NewPCG(seed, 7)), here: map[int]map[int]bool{}, passed: map[int]bool{}}
 	g.counted, g.outlasts = g.Float64(), g.Float64()
 	root := 0
 	if g.maybe(0.4) {
@@ -170,6 +172,8 @@ func (g *runTree) isWithin(inner, outer int, known map[int]bool) bool {
 			return around.from <= run.from && run.to <= around.to && around.to-around.from > run.to-run.from && around.parent != run.parent
 		case s.kind == 'r':
 			return g.isWithin(id, outer, known)
+		case s.named && s.run != outer && !known[s.run]: // the run that it names comes later
+			return false
 		case s.named:
 			id = s.run
 		default:
@@ -206,20 +210,28 @@ func (g *runTree) String() string {
 	return b.String()
 }
 
-// isReally reports whether a span is a run's, or of a run within it.
-func (g *runTree) isReally(s treeSpan, run int) bool {
+// isReally reports whether a span is a run's, or of a run within it. Shown: where there are runs
+// between them, the spans above these were here when they came.
+func (g *runTree) isReally(s treeSpan, run int) (is, shown bool) {
+	var here map[int]bool // when the last one came
+	shown = true
 	for id := s.id; id != 0; id = g.span(id).parent {
 		if id == run {
-			return true
+			return true, shown
+		}
+		shown = shown && (here == nil || here[id])
+		if g.span(id).kind == 'r' {
+			here = g.here[id]
 		}
 	}
-	return false
+	return false, false
 }
 
 // did reports whether a span is a run's, or of a run within it, and what is known shows it.
 func (g *runTree) did(s treeSpan, run int, known map[int]bool) bool {
+	is, _ := g.isReally(s, run)
 	switch {
-	case !known[s.id] || !g.isReally(s, run):
+	case !known[s.id] || !is:
 		return false
 	case s.named:
 		return s.run == run || known[s.run] && g.isWithin(s.run, run, known)
@@ -231,8 +243,9 @@ func (g *runTree) did(s treeSpan, run int, known map[int]bool) bool {
 // treeVerdict is a verdict on a run of a tree.
 type treeVerdict struct {
 	verdict
-	run   int
-	known map[int]bool // the spans that were here
+	run       int
+	known     map[int]bool // the spans that were here
+	corrected bool         // it is more careful in the end
 }
 
 // play delivers the spans in any order, in some calls with pauses, and returns the verdicts on
@@ -250,7 +263,7 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 			eachSpan(td, func(s ptrace.Span) {
 				id := s.SpanID()
 				if n := int(id[1])<<8 | int(id[2]); g.span(n).kind == 'r' {
-					verdicts = append(verdicts, treeVerdict{verdictOf(s), n, maps.Clone(known)})
+					verdicts = append(verdicts, treeVerdict{verdict: verdictOf(s), run: n, known: maps.Clone(known)})
 				}
 			})
 		}
@@ -279,13 +292,19 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 		}
 		order = order[n:]
 		if !held() {
-			g.forgetOthers(known, f)
+			g.forgetOthers(known, verdicts, f)
+		}
+		for id := range known {
+			if g.here[id] == nil {
+				g.here[id] = maps.Clone(known)
+				maps.Copy(g.here[id], g.passed)
+			}
 		}
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		if !held() {
-			g.forgetOthers(known, newForest(t))
-		}
 		note()
+		if !held() {
+			g.forgetOthers(known, verdicts, newForest(t))
+		}
 		if g.maybe(0.6) {
 			pass(time.Duration(g.IntN(300))*time.Millisecond*time.Duration(1+20*g.IntN(2)*g.IntN(2)), 50*time.Millisecond)
 		}
@@ -297,26 +316,43 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 			h.openOn(t, d)
 			note()
 			if !held() {
-				g.forgetOthers(known, newForest(t))
+				g.forgetOthers(known, verdicts, newForest(t))
 			}
 		}
 	}
 	pass(time.Minute, time.Second)
+	for i := range verdicts {
+		v := &verdicts[i]
+		r, ok := h.lane().inner.corrections.kept.Peek(spanKey{traceID(1), treeID(v.run)})
+		v.corrected = ok && r.retry.Safety > v.safety
+	}
 	return verdicts
 }
 
 // forgetOthers removes what is not kept of a trace of which no LLM span is here: the spans of
-// others, but for those of the call that comes.
-func (g *runTree) forgetOthers(known map[int]bool, comes forest) {
+// others, but for those of the call that comes. Those beneath a run that was judged are known to
+// have been there.
+func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes forest) {
+	isOther := func(id int) bool { return known[id] && g.span(id).kind == 'o' }
+	for id := range known {
+		above := id
+		for isOther(above) || g.passed[above] {
+			above = g.span(above).parent
+		}
+		if isOther(id) && slices.ContainsFunc(verdicts, func(v treeVerdict) bool { return v.run == g.span(above).run }) {
+			g.passed[id] = true
+		}
+	}
 	maps.DeleteFunc(known, func(id int, _ bool) bool {
 		_, ok := spansOf(comes.Traces)[treeID(id)]
-		return g.span(id).kind == 'o' && !ok
+		return isOther(id) && !ok
 	})
 }
 
 // No run is safe to repeat over what it, or a run within it, did before it was judged: text that
 // was shown, a payment. So it is in any order of the spans, whichever of them never come, and also
-// where processes are killed. The tree knows what is within what.
+// where processes are killed. A request that comes later corrects it, if what is between them was
+// here and no process is killed. The tree knows what is within what.
 func TestSafeRunsOfRandomTrees(t *testing.T) {
 	judged := 0
 	for seed := range uint64(3000) {
@@ -337,14 +373,19 @@ func judgeTree(t *testing.T, seed uint64) (judged int) {
 		if g.maybe(0.2) {
 			cfg.MaxSpansPerRun = 2
 		}
-		for _, v := range g.play(t, cfg, g.maybe(0.3)) {
+		restarts := g.maybe(0.3)
+		for _, v := range g.play(t, cfg, restarts) {
 			if v.safety != safe {
 				continue
 			}
 			judged++
 			for _, s := range g.spans {
-				if (s.shown || s.paid) && g.did(s, v.run, v.known) {
+				switch _, shown := g.isReally(s, v.run); {
+				case !s.shown && !s.paid:
+				case g.did(s, v.run, v.known):
 					t.Errorf("run %d is safe to repeat over span %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.trigger, slices.Sorted(maps.Keys(v.known)), g)
+				case s.kind == 'q' && !v.known[s.id] && !s.lost && shown && s.from < g.span(v.run).to && !restarts && !v.corrected:
+					t.Errorf("run %d is not corrected by request %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.trigger, slices.Sorted(maps.Keys(v.known)), g)
 				}
 			}
 		}

@@ -67,6 +67,8 @@ type Config[F any] struct {
 	// Remember is called for spans of a trace that is gone now that were linked and never
 	// held; they are remembered with its runs. May be nil.
 	Remember func(pcommon.TraceID, pcommon.SpanID)
+	// Left is called with a trace that is gone, before its links go. May be nil.
+	Left func(*Trace[F])
 	// Watch is called when there is something of a trace (1), and when there is nothing
 	// any more (-1). May be nil.
 	Watch func(pcommon.TraceID, int32)
@@ -307,6 +309,9 @@ func (b *Buffer[F]) Ready(now time.Time, waits func(pcommon.TraceID) bool) (rele
 		b.left = slices.DeleteFunc(b.left, func(t *Trace[F]) bool {
 			if waits(t.id) {
 				return false
+			}
+			if b.cfg.Left != nil {
+				b.cfg.Left(t)
 			}
 			b.factBytes -= t.links.size() * linkSize
 			return true

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"time"
 
@@ -92,6 +93,19 @@ func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	}
 	l.absent.known, l.absent.id = true, id
 	return parent, false
+}
+
+// Links yields the spans that passed with their parents, in no order.
+func (t *Trace[F]) Links() iter.Seq2[pcommon.SpanID, pcommon.SpanID] {
+	return func(yield func(id, parent pcommon.SpanID) bool) {
+		for _, list := range t.links.lists {
+			for _, link := range list {
+				if !yield(link[0], link[1]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // link adds the first links of a list that belong to one trace, and returns how many they
