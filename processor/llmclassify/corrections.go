@@ -329,7 +329,7 @@ func (c *corrections) correct(
 		if !ok {
 			break
 		}
-		later := r.position.End != 0 && it.Start > r.position.End
+		later := r.position.EndedBefore(it)
 		known := !later && !r.note(markOf(it.ID, it.Role)) // its call may have been refused before
 		switch {
 		case known && r.corrected:
@@ -343,10 +343,10 @@ func (c *corrections) correct(
 			break
 		}
 		if key.id = r.around; key.id.IsEmpty() {
-			named, key.id = false, r.by
+			named, key.id = false, c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool).idOf()
 		}
 		if key.id.IsEmpty() {
-			key.id = c.runOf(key.trace, r.position.Above, hold.Request, hold.Tool).idOf()
+			key.id = r.by
 		}
 	}
 	return corrected, contradicts

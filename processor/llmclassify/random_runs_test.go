@@ -24,8 +24,9 @@ type treeSpan struct {
 	run        int  // of a request or a tool; of a run it is its own id
 	from, to   float64
 	service    string
-	counted    bool // the run announces its numbers
-	requests   int  // that a counted run announces
+	skew       float64 // of its service's clock
+	counted    bool    // the run announces its numbers
+	requests   int     // that a counted run announces
 	tools      int
 	failed     bool // the run failed, or the request was refused
 	shown      bool // the request broke, or ended, when text had been shown
@@ -72,7 +73,7 @@ func (s treeSpan) addTo(f forest) {
 	if s.named {
 		spec = spec.with(semconv.RunID(treeID(s.run).String()))
 	}
-	f.add(spec.in(s.service), treeID(s.id), treeID(s.parent), s.from, s.to)
+	f.add(spec.in(s.service), treeID(s.id), treeID(s.parent), s.from+s.skew, s.to+s.skew)
 }
 
 // runTree is a trace made at random: agents of several services that start one another from
@@ -82,12 +83,13 @@ type runTree struct {
 	spans             []treeSpan
 	here              map[int]map[int]bool // what was here when a span had come
 	passed            map[int]bool         // spans of others beneath runs that were judged
+	again             bool                 // spans are sent again
 	counted, outlasts float64              // the chance that a run announces its numbers, and outlasts the run around it
 }
 
 func newRunTree(seed uint64) *runTree {
 	g := &runTree{Rand: rand.New(rand.NewPCG(seed, 7)), here: map[int]map[int]bool{}, passed: map[int]bool{}}
-	g.counted, g.outlasts = g.Float64(), g.Float64()
+	g.counted, g.outlasts, g.again = g.Float64(), g.Float64(), g.maybe(0.2)
 	root := 0
 	if g.maybe(0.4) {
 		root = g.add(treeSpan{kind: 'o', to: 20, service: "root", lost: g.maybe(0.5)})
@@ -96,6 +98,14 @@ func newRunTree(seed uint64) *runTree {
 	if root != 0 && g.maybe(0.5) {
 		from, to := g.within(0, 15)
 		g.agent(root, from, to, 0)
+	}
+	skews := map[string]float64{}
+	for i := range g.spans {
+		s := &g.spans[i]
+		if _, ok := skews[s.service]; !ok {
+			skews[s.service] = 0.9 * (g.Float64() - 0.5)
+		}
+		s.skew = skews[s.service]
 	}
 	return g
 }
@@ -148,7 +158,8 @@ func (g *runTree) agent(parent int, from, to float64, depth int) {
 			above = g.add(treeSpan{kind: 'o', parent: above, from: a, to: b, service: service, lost: g.maybe(0.3)})
 		}
 		if depth > 0 && g.maybe(0.2) {
-			do(treeSpan{kind: 't', parent: above, from: a, to: b, paid: true, named: g.maybe(0.5)})
+			named := g.span(above).kind == 't' || g.maybe(0.5) // else it may be the same call as that tool
+			do(treeSpan{kind: 't', parent: above, from: a, to: b, paid: true, named: named})
 			continue
 		}
 		if g.maybe(g.outlasts) {
@@ -283,14 +294,19 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 		if g.maybe(0.25) {
 			n = len(order)
 		}
-		f := newForest(t)
+		f, others := newForest(t), true // nothing but spans of others
 		for _, i := range order[:n] {
 			if s := g.spans[i]; !s.lost {
 				s.addTo(f)
-				known[s.id] = true
+				known[s.id], others = true, others && s.kind == 'o'
 			}
 		}
 		order = order[n:]
+		for id := range g.spans { // some are sent again
+			if known[id+1] && g.again && g.maybe(0.1) {
+				g.spans[id].addTo(f)
+			}
+		}
 		if !held() {
 			g.forgetOthers(known, verdicts, f)
 		}
@@ -303,6 +319,9 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
 		note()
 		if !held() {
+			if others {
+				maps.DeleteFunc(known, func(id int, _ bool) bool { return g.span(id).kind == 'o' })
+			}
 			g.forgetOthers(known, verdicts, newForest(t))
 		}
 		if g.maybe(0.6) {
@@ -334,17 +353,18 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 // have been there.
 func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes forest) {
 	isOther := func(id int) bool { return known[id] && g.span(id).kind == 'o' }
+	here := spansOf(comes.Traces)
 	for id := range known {
 		above := id
 		for isOther(above) || g.passed[above] {
 			above = g.span(above).parent
 		}
-		if isOther(id) && slices.ContainsFunc(verdicts, func(v treeVerdict) bool { return v.run == g.span(above).run }) {
+		if _, ok := here[treeID(id)]; !ok && isOther(id) && slices.ContainsFunc(verdicts, func(v treeVerdict) bool { return v.run == g.span(above).run }) {
 			g.passed[id] = true
 		}
 	}
 	maps.DeleteFunc(known, func(id int, _ bool) bool {
-		_, ok := spansOf(comes.Traces)[treeID(id)]
+		_, ok := here[treeID(id)]
 		return isOther(id) && !ok
 	})
 }

@@ -135,6 +135,15 @@ func During(inner, outer *Item) bool {
 	return s.during(outer)
 }
 
+// EndedBefore reports whether an item began after the run had ended, as their clocks show.
+func (s *Position) EndedBefore(it *Item) bool {
+	end := s.End
+	if s.Service != ServiceOf(it) {
+		end += maxSkew
+	}
+	return s.End != 0 && it.Start > end
+}
+
 // Nesting is whether a run is within another one.
 type Nesting uint8
 
