@@ -92,7 +92,7 @@ func newCorrections(period time.Duration, bytes int) *corrections {
 // among which their own parts may be. The trace leaves, and with it what shows that a run which
 // comes later is beneath one of them.
 func (c *corrections) pass(now time.Time, trace pcommon.TraceID, links iter.Seq2[pcommon.SpanID, pcommon.SpanID]) {
-	const most, mostSteps = 256, 1024
+	const most, mostSteps, mostOfRun = 256, 1024, 1024
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.ContainsFunc(c.byTrace[trace], (*judgedRun).isCorrected) {
@@ -124,7 +124,7 @@ func (c *corrections) pass(now time.Time, trace pcommon.TraceID, links iter.Seq2
 	}
 	for r, marks := range passed {
 		c.kept.Take(spanKey{trace, r.id}) // its size changes
-		r.passed = append(r.passed, marks...)
+		r.passed = append(r.passed, marks[:min(len(marks), max(mostOfRun-len(r.passed), 0))]...)
 		slices.Sort(r.passed)
 		c.put(now, spanKey{trace, r.id}, r)
 	}

@@ -282,8 +282,8 @@ const ClockGrain = pcommon.Timestamp(time.Millisecond)
 func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
 
 // innermost finds the innermost run within which an item began, of its own service if there is
-// one, and reports whether all runs were searched. A run whose own chain breaks off at the same span is beside it, not above it.
-// One that yields is no evidence: what belongs to it names it.
+// one, and reports whether all runs were searched. A run whose own chain breaks off at the same
+// span is beside it, not above it. One that yields is no evidence: what belongs to it names it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
 	runs := t.Runs()
 	all = len(runs) <= maxRuns
