@@ -129,3 +129,24 @@ func TestRestartCutsTheParentsOfAnInnerRun(t *testing.T) {
 		assert.Equal(t, want, verdicts(h.out())[1].safety, name)
 	}
 }
+
+// The process of an agent of another service died when that had paid: its run never comes. The run
+// that called it failed, and announces its own parts alone.
+func TestToolOfAnInnerRunThatNeverComes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tool spanSpec
+		from float64
+		want semconv.RetrySafety
+	}{
+		"within it":    {payment().in("inner"), 3, confirm},
+		"before it":    {payment().in("inner"), 0.5, safe},
+		"a request":    {limitedOf(4, 3).in("inner"), 3, safe}, // as a gateway's
+		"its own tool": {payment().in(agentService), 3, safe},  // which is in its numbers
+	} {
+		inner, outer := newForest(t), newForest(t)
+		inner.add(tt.tool.with(semconv.RunID(spanID(3).String())), spanID(4), spanID(3), tt.from, 4)
+		outer.add(limitedOf(2, 1).in(agentService), spanID(2), spanID(1), 1.1, 1.2)
+		outer.add(runSpan(1, 0, 0, 1, 0).failed("x").in(agentService), spanID(1), spanID(99), 1, 5)
+		assert.Equal(t, tt.want, judgeCalls(t, 0, inner, outer)[1].safety, name)
+	}
+}

@@ -32,7 +32,7 @@ type group[F any] struct {
 	unexplained bool
 	upstream    bool
 	gaps        bool        // runs within it may be here whose spans are not
-	lacks       bool        // what another run has by its time alone may be its own
+	lacks       bool        // what is here of other runs may be its own
 	others      []Member[F] // of other groups, where unexplained or upstream
 	cut         bool        // there are more than these
 }
@@ -314,7 +314,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		}
 		g.part = b.isPart(t, g, now)
 	}
-	setGaps(groups)
+	b.setGaps(groups)
 	b.setLacks(groups)
 	for _, g := range groups {
 		if g.due == 0 {
@@ -334,22 +334,37 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 }
 
 // setGaps finds the runs that go and during which another one began whose span is not here
-// yet: that may be within them.
-func setGaps[F any](groups []*group[F]) {
-	var starts []pcommon.Timestamp // of these
+// yet, and may never come: that may be within them. The numbers that a run announces include
+// no tools of another service's.
+func (b *Buffer[F]) setGaps(groups []*group[F]) {
+	const maxTested = 64
+	var open []*group[F] // these, in the order of their start
 	for _, g := range groups {
 		if g.place.Open && g.named && g.run == nil {
-			starts = append(starts, g.start)
+			open = append(open, g)
 		}
 	}
-	if len(starts) == 0 {
+	if len(open) == 0 {
 		return
 	}
-	slices.Sort(starts)
+	byStart := func(a *group[F], start pcommon.Timestamp) int { return cmp.Compare(a.start, start) }
+	slices.SortFunc(open, func(a, b *group[F]) int { return cmp.Compare(a.start, b.start) })
 	for _, g := range groups {
-		if g.end {
-			at, _ := slices.BinarySearch(starts, g.run.Start)
-			g.gaps = at < len(starts) && (g.run.End == 0 || starts[at] <= g.run.End+clockGrain)
+		if !g.end {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(open, g.run.Start, byStart)
+		for n, inner := range open[at:] {
+			if g.run.End != 0 && inner.start > g.run.End+clockGrain {
+				break
+			}
+			g.gaps = true
+			if n == maxTested || b.cfg.SameService != nil && slices.ContainsFunc(inner.items, func(it *Item[F]) bool {
+				return it.Role == Tool && !b.cfg.SameService(it, g.run)
+			}) {
+				g.lacks = true
+				break
+			}
 		}
 	}
 }
@@ -382,7 +397,8 @@ func (b *Buffer[F]) setLacks(groups []*group[F]) {
 			if g.run.End >= g.run.Start && part.Start > g.run.End+maxSkew {
 				break
 			}
-			if g.lacks = n == maxTested || b.cfg.During(part, g.run); g.lacks {
+			if n == maxTested || b.cfg.During(part, g.run) {
+				g.lacks = true
 				break
 			}
 		}
