@@ -314,7 +314,8 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		}
 		g.part = b.isPart(t, g, now)
 	}
-	b.setGaps(groups)
+	setGaps(groups)
+	b.setOpenTools(groups)
 	b.setLacks(groups)
 	for _, g := range groups {
 		if g.due == 0 {
@@ -334,34 +335,69 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 }
 
 // setGaps finds the runs that go and during which another one began whose span is not here
-// yet, and may never come: that may be within them. The numbers that a run announces include
-// no tools of another service's.
-func (b *Buffer[F]) setGaps(groups []*group[F]) {
-	const maxTested = 64
-	var open []*group[F] // these, in the order of their start
+// yet: that may be within them.
+func setGaps[F any](groups []*group[F]) {
+	var starts []pcommon.Timestamp // of these
 	for _, g := range groups {
-		if g.place.Open && g.named && g.run == nil {
-			open = append(open, g)
+		if g.isOpenRun() {
+			starts = append(starts, g.start)
 		}
 	}
-	if len(open) == 0 {
+	if len(starts) == 0 {
 		return
 	}
-	byStart := func(a *group[F], start pcommon.Timestamp) int { return cmp.Compare(a.start, start) }
-	slices.SortFunc(open, func(a, b *group[F]) int { return cmp.Compare(a.start, b.start) })
+	slices.Sort(starts)
+	for _, g := range groups {
+		if g.end {
+			at, _ := slices.BinarySearch(starts, g.run.Start)
+			g.gaps = at < len(starts) && (g.run.End == 0 || starts[at] <= g.run.End+clockGrain)
+		}
+	}
+}
+
+// isOpenRun reports whether they name a run whose span is not here, and may never come.
+func (g *group[F]) isOpenRun() bool { return g.place.Open && g.named && g.run == nil }
+
+// maxTested bounds the spans of which it is tested whether they may be a run's.
+const maxTested = 64
+
+// setOpenTools finds the runs that go and during which a run of another service began whose span
+// is not here, and of which a tool is. The numbers that they announce do not include that.
+func (b *Buffer[F]) setOpenTools(groups []*group[F]) {
+	if b.cfg.SameService == nil {
+		return
+	}
+	type openTool struct {
+		*Item[F]
+		began pcommon.Timestamp // its run, as far as that is here
+	}
+	var tools []openTool
+	for _, g := range groups {
+		if !g.isOpenRun() {
+			continue
+		}
+		var last *Item[F]
+		for _, it := range g.items {
+			if it.Role == Tool && (last == nil || !b.cfg.SameService(it, last)) {
+				last = it
+				tools = append(tools, openTool{it, g.start})
+			}
+		}
+	}
+	if len(tools) == 0 {
+		return
+	}
+	slices.SortStableFunc(tools, func(a, b openTool) int { return cmp.Compare(a.began, b.began) })
 	for _, g := range groups {
 		if !g.end {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(open, g.run.Start, byStart)
-		for n, inner := range open[at:] {
-			if g.run.End != 0 && inner.start > g.run.End+clockGrain {
+		at, _ := slices.BinarySearchFunc(tools, g.run.Start, func(t openTool, start pcommon.Timestamp) int { return cmp.Compare(t.began, start) })
+		for n, t := range tools[at:] {
+			if g.run.End != 0 && t.began > g.run.End+clockGrain {
 				break
 			}
-			g.gaps = true
-			if n == maxTested || b.cfg.SameService != nil && slices.ContainsFunc(inner.items, func(it *Item[F]) bool {
-				return it.Role == Tool && !b.cfg.SameService(it, g.run)
-			}) {
+			if n == maxTested || !b.cfg.SameService(t.Item, g.run) {
 				g.lacks = true
 				break
 			}
@@ -372,7 +408,6 @@ func (b *Buffer[F]) setGaps(groups []*group[F]) {
 // setLacks finds the runs that go and that may lack what is here: another run, which stays, has it
 // by its time alone.
 func (b *Buffer[F]) setLacks(groups []*group[F]) {
-	const maxTested = 64 // of more it is not tested whose they may be
 	goes := func(g *group[F]) bool { return g.end && !g.part }
 	var parts []*Item[F]
 	for _, g := range groups {
