@@ -214,6 +214,7 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
+	@scripts/check-paths
 	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: apidiff
