@@ -2,6 +2,7 @@ package agents
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 // codexConfig is the part of Codex's config.toml that is read.
 type codexConfig struct {
 	OpenAIBaseURL  string `toml:"openai_base_url"`
+	AuthStore      string `toml:"cli_auth_credentials_store"` // file (the default), keyring, auto
 	ModelProviders map[string]struct {
 		BaseURL string `toml:"base_url"`
 	} `toml:"model_providers"`
@@ -25,7 +27,8 @@ type codexConfig struct {
 // setCodex gives Codex its base URLs as arguments. It takes precedence over its
 // configuration, and Codex does not read OPENAI_BASE_URL.
 func setCodex(b *builder) error {
-	config, err := readCodexConfig(filepath.Join(cmp.Or(b.env("CODEX_HOME"), filepath.Join(b.Home, ".codex")), "config.toml"))
+	home := cmp.Or(b.env("CODEX_HOME"), filepath.Join(b.Home, ".codex"))
+	config, err := readCodexConfig(filepath.Join(home, "config.toml"))
 	if err != nil {
 		return err
 	}
@@ -37,6 +40,9 @@ func setCodex(b *builder) error {
 	case b.rewriteFlags(given):
 	case ok && !given:
 		set("openai_base_url", base)
+	case !given && !b.codexUsesKey(home, config):
+		b.leaveAlone(openai)
+		b.note("Codex is signed in with ChatGPT, or keeps its sign-in where it cannot be read: its calls go to another host than those with an API key, and are left alone; to see them, sign in with an API key, or add --upstream openai=URL")
 	default:
 		set("openai_base_url", b.base(openai))
 	}
@@ -101,4 +107,41 @@ func (b *builder) rewriteFlags(given bool) bool {
 // isBareKey reports whether a name needs no quotes as a part of a TOML key.
 func isBareKey(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// codexUsesKey reports whether Codex's own provider is called with an API key, and so at
+// api.openai.com. With any other sign-in (ChatGPT, an agent identity) its calls go to
+// chatgpt.com with a token for that host. The interactive program asks for a sign-in where
+// there is none, and of which kind that will be is not known.
+// Source: openai/codex, codex-rs/login/src/auth, November 2026.
+func (b *builder) codexUsesKey(home string, config codexConfig) bool {
+	if b.env("CODEX_ACCESS_TOKEN") != "" {
+		return false
+	}
+	exec := slices.ContainsFunc(b.plan.Args, func(arg string) bool { return arg == "exec" || arg == "e" })
+	if b.env("CODEX_API_KEY") != "" && exec {
+		return true // the interactive program does not read it
+	}
+	if config.AuthStore != "" && config.AuthStore != "file" {
+		return false
+	}
+	raw, err := os.ReadFile(filepath.Join(home, "auth.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return exec
+	}
+	var auth struct {
+		Mode string `json:"auth_mode"`
+		Key  string `json:"OPENAI_API_KEY"`
+	}
+	if err != nil || json.Unmarshal(raw, &auth) != nil {
+		return false
+	}
+	switch strings.ToLower(auth.Mode) {
+	case "apikey", "api_key":
+		return true
+	case "":
+		return auth.Key != ""
+	default:
+		return false
+	}
 }

@@ -131,6 +131,21 @@ func (b *builder) variables(p *provider) {
 	}
 }
 
+// leaveAlone takes back what variables has set for a provider.
+func (b *builder) leaveAlone(p *provider) {
+	for _, name := range slices.Concat(p.Vars, p.Own) {
+		b.plan.Env = slices.DeleteFunc(b.plan.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	}
+	for _, kv := range b.Env {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(p.Vars, name) || slices.Contains(p.Own, name) {
+			b.plan.Env = append(b.plan.Env, kv)
+		}
+	}
+	b.plan.Routes = slices.DeleteFunc(b.plan.Routes, func(r Route) bool {
+		return r.Prefix == "/"+p.Name || strings.HasPrefix(r.Prefix, "/"+p.Name+"-")
+	})
+}
+
 // keep sends what the user has set through the proxy, and reports whether there was any.
 func (b *builder) keep(provider string, names []string) bool {
 	taken := false

@@ -211,6 +211,79 @@ base_url = "http://127.0.0.1:1234/v1"
 	assert.NotContains(t, err.Error(), "canary")
 }
 
+// The calls of a Codex that is not signed in with an API key go to chatgpt.com, with a token
+// for that host: nothing may send them elsewhere.
+func TestCodexWithoutAPIKeyIsLeftAlone(t *testing.T) {
+	const key, tokens = `{"OPENAI_API_KEY":"canary"}`, `{"OPENAI_API_KEY":null,"tokens":{"access_token":"canary"}}`
+	for _, tt := range []struct {
+		name, auth, config string
+		args, env          []string
+		routed             bool
+	}{
+		{name: "an API key", auth: key, routed: true},
+		{name: "an API key, with its mode", auth: `{"auth_mode":"apikey","OPENAI_API_KEY":"canary"}`, routed: true},
+		{name: "ChatGPT", auth: tokens},
+		{name: "ChatGPT, with its mode", auth: `{"auth_mode":"chatgpt","OPENAI_API_KEY":"canary","tokens":{}}`},
+		{name: "tokens that another program gives", auth: `{"auth_mode":"chatgptAuthTokens"}`},
+		{name: "an agent identity", auth: `{"auth_mode":"agentIdentity"}`},
+		{name: "a mode that is not known", auth: `{"auth_mode":"next","OPENAI_API_KEY":"canary"}`},
+		{name: "no JSON", auth: `{"auth_mode":`},
+		{name: "a keyring", config: `cli_auth_credentials_store = "keyring"`},
+		{name: "a keyring, if there is one", config: `cli_auth_credentials_store = "auto"`, auth: key},
+		{name: "a token of the environment", env: []string{"CODEX_ACCESS_TOKEN=canary"}, auth: key},
+		{name: "a key of the environment outweighs ChatGPT", auth: tokens, env: []string{"CODEX_API_KEY=canary"}, routed: true},
+		{name: "but not for the interactive program", auth: tokens, env: []string{"CODEX_API_KEY=canary"}, args: []string{"codex"}},
+		{name: "not signed in", routed: true},
+		{name: "not signed in, and will ask", args: []string{"codex"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := tt.args
+			if args == nil {
+				args = []string{"codex", "exec", "fix it"}
+			}
+			c := command(t, args...)
+			dir := filepath.Join(c.Home, ".codex")
+			require.NoError(t, os.Mkdir(dir, 0o755))
+			if tt.auth != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), []byte(tt.auth), 0o600))
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(tt.config), 0o600))
+			c.Env = append(c.Env, tt.env...)
+			p := prepare(t, c)
+			assert.NotContains(t, strings.Join(p.Args, " ")+strings.Join(p.Notes, " "), "canary")
+			if tt.routed {
+				assert.Equal(t, "https://api.openai.com/v1/responses", reached(t, p, assigned(t, p.Args[2], "openai_base_url"), "/responses"))
+				assert.Empty(t, p.Notes)
+				return
+			}
+			assert.Equal(t, args, p.Args)
+			assert.Empty(t, env(p, "OPENAI_BASE_URL"), "older versions read it with any sign-in")
+			assert.False(t, slices.ContainsFunc(p.Routes, func(r agents.Route) bool { return r.URL.Host == "api.openai.com" }))
+			require.Len(t, p.Notes, 1)
+			assert.Contains(t, p.Notes[0], "ChatGPT")
+
+			c.Upstreams = map[string]*url.URL{"openai": {Scheme: "http", Host: "gw.example"}}
+			p = prepare(t, c)
+			assert.Equal(t, "http://gw.example/v1/responses", reached(t, p, assigned(t, p.Args[2], "openai_base_url"), "/responses"), "what is given counts")
+		})
+	}
+}
+
+// A base URL that the user has set stays the destination, also of one that is signed in with
+// ChatGPT.
+func TestCodexWithChatGPTAndABaseURL(t *testing.T) {
+	c := command(t, "codex", "exec")
+	c.Env = append(c.Env, "OPENAI_BASE_URL=https://gw.example/v1")
+	dir := filepath.Join(c.Home, ".codex")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "auth.json"), []byte(`{"tokens":{}}`), 0o600))
+	assert.Equal(t, "https://gw.example/v1", env(prepare(t, c), "OPENAI_BASE_URL"), "left as it was")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(`openai_base_url = "https://gw.example/openai/v1"`), 0o600))
+	p := prepare(t, c)
+	assert.Equal(t, "https://gw.example/openai/v1/responses", reached(t, p, assigned(t, p.Args[2], "openai_base_url"), "/responses"))
+	assert.Empty(t, p.Notes)
+}
+
 // assigned returns the value of an argument key="value".
 func assigned(t *testing.T, arg, key string) string {
 	t.Helper()
