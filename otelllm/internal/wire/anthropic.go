@@ -70,7 +70,7 @@ func messagesAt(path string) (p Protocol, sure bool) {
 // messagesReader reads one response of the Messages API.
 type messagesReader struct {
 	t     tally
-	open  openSet[int, call] // open blocks of calls, by index
+	open  callSet[int] // open blocks of calls, by index
 	usage messagesUsage
 }
 
@@ -150,7 +150,7 @@ func (r *messagesReader) delta(index int, md *messagesDelta) payloadKind {
 		// A summary of the history, by the model for the model: reasoning, not an answer.
 		d.reasoning = true
 	case "input_json_delta":
-		d.input = true
+		d.input, d.part = true, md.input
 	case "signature_delta", "citations_delta":
 	default:
 		r.t.Unread = true
@@ -159,6 +159,7 @@ func (r *messagesReader) delta(index int, md *messagesDelta) payloadKind {
 }
 
 func (r *messagesReader) startBlock(index int, b *messagesBlock) {
+	r.open.leave(&r.t)
 	switch string(b.typ) {
 	case "text":
 		if b.filled {
@@ -170,7 +171,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 			r.t.reasoning()
 		}
 	case "tool_use":
-		r.open.add(index, r.t.start(b.id, b.name))
+		r.open.begin(&r.t, index, r.t.start(b.id, b.name), b.input.first())
 	case "container_upload", "fallback":
 	default:
 		switch {
@@ -188,7 +189,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 
 func (r *messagesReader) stopBlock(index int) {
 	if c := r.open.find(index); c != nil {
-		r.t.complete(c)
+		r.t.endInput(c)
 		r.open.remove(index)
 	}
 }
@@ -196,6 +197,18 @@ func (r *messagesReader) stopBlock(index int) {
 func (r *messagesReader) stop(reason []byte) {
 	if len(reason) > 0 {
 		r.t.FinishReasons = []string{r.t.reason(reason)}
+	}
+}
+
+// closed handles the end of the body. Some servers send no message_stop: the stop_reason ends
+// the message, too.
+func (r *messagesReader) closed(cut bool) {
+	if cut || r.t.Terminal {
+		return
+	}
+	r.open.swallow(&r.t)
+	if len(r.t.FinishReasons) > 0 {
+		r.end()
 	}
 }
 

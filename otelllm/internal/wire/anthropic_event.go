@@ -23,10 +23,12 @@ type messagesBlock struct {
 	typ, id, name []byte
 	filled        bool // it has text, reasoning or redacted reasoning
 	unread        bool // an unknown member contains text
+	input         inputPart
 }
 
 type messagesDelta struct {
 	typ, stop []byte
+	input     inputPart
 	filled    bool
 	nonEmpty  bool // it has a member
 }
@@ -98,7 +100,9 @@ func readMessagesBlock(c *cursor) messagesBlock {
 		case "content":
 			filled := c.nonEmpty() // of a compaction; the results of a provider-executed tool are not output
 			b.filled = b.filled || filled && string(b.typ) == "compaction"
-		case "signature", "citations", "input", "tool_use_id", "caller", "server_name", "is_error", "cache_control":
+		case "input":
+			b.input = c.inputPart()
+		case "signature", "citations", "tool_use_id", "caller", "server_name", "is_error", "cache_control":
 			c.skip()
 		default:
 			b.unread = c.checkUnread(key) || b.unread
@@ -116,7 +120,7 @@ func (d *messagesDelta) read(c *cursor) {
 		case "text", "thinking":
 			d.filled = c.filled() || d.filled
 		case "partial_json":
-			c.skipVarying()
+			d.input = c.inputPart()
 		case "stop_reason":
 			d.stop = c.str()
 		case "signature", "citation", "content", "encrypted_content", "stop_sequence", "stop_details", "container":

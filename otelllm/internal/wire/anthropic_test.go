@@ -29,7 +29,8 @@ func TestMessages(t *testing.T) {
 	text := func(s string) string { return blockDelta("0", `{"type":"text_delta","text":"`+s+`"}`) }
 	textStart := blockStart("0", `{"type":"text","text":""}`)
 	tool := blockStart("1", `{"type":"tool_use","id":"toolu_a","name":"f","input":{}}`)
-	input := blockDelta("1", `{"type":"input_json_delta","partial_json":"{\"a\""}`)
+	open := blockDelta("1", `{"type":"input_json_delta","partial_json":"{\"a\""}`)
+	input := blockDelta("1", `{"type":"input_json_delta","partial_json":"{\"a\":1}"}`)
 	emptyInput := blockDelta("1", `{"type":"input_json_delta","partial_json":""}`)
 	stop := func(reason string) string {
 		return `{"type":"message_delta","delta":{"stop_reason":"` + reason + `","stop_sequence":null},"usage":{"output_tokens":15}}`
@@ -49,7 +50,7 @@ func TestMessages(t *testing.T) {
 		{"without names", "", data(start, textStart, ping, text("hi"), blockStop("0"), stop("end_turn"), end), all(msg, events(6), keepalives(1), used(15), texts(1), ended("end_turn"))},
 		{"without types", "", "event: message_delta\ndata: {\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {}\n\n", all(events(2), ended("end_turn"))},
 		{"ping without data", "", "event: ping\n\n", keepalives(1)},
-		{"before message_stop", "", named(text("hi"), blockStop("0"), stop("end_turn")), all(events(3), texts(1), finished("end_turn"), phase(semconv.PhaseText), out)},
+		{"the end without message_stop", "", named(text("hi"), blockStop("0"), stop("end_turn")), all(events(3), texts(1), ended("end_turn"), out)},
 		{"message_stop without a stop_reason", "", named(text("hi"), end), all(events(2), texts(1), phase(semconv.PhaseText), terminal)},
 		{"content after message_stop", "", named(stop("end_turn"), end, text("hi"), tool), all(events(4), texts(1), calls("toolu_a"), ended("end_turn"), unread, out)},
 		{"[DONE] from a gateway", "", named(stop("end_turn"), end) + done, all(events(3), ended("end_turn"), out)},
@@ -59,7 +60,7 @@ func TestMessages(t *testing.T) {
 		{"unknown types", "", named(`{"type":"quantum_start","index":0}`, blockDelta("0", `{"type":"quantum_delta","content":"x"}`)), all(events(2), unread)},
 		{"a compaction", "", named(blockStart("0", `{"type":"compaction","content":null}`), blockDelta("0", `{"type":"compaction_delta","content":"x"}`), blockStart("0", `{"type":"fallback","from":{"model":"a"}}`)), all(events(3), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"citations", "", named(text("a"), blockDelta("0", `{"type":"citations_delta","citation":{"cited_text":"secret"}}`)), all(events(2), texts(1), phase(semconv.PhaseText))},
-		{"usage is cumulative", "", named(start, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":11,"output_tokens":2,"cache_read_input_tokens":0}}`), all(msg, events(2), finished("end_turn"), func(s *State) {
+		{"usage is cumulative", "", named(start, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":11,"output_tokens":2,"cache_read_input_tokens":0}}`), all(msg, events(2), ended("end_turn"), func(s *State) {
 			s.Usage = Usage{Input: 211, Output: 2, CacheRead: 0, CacheCreation: 200, Reasoning: -1}
 		})},
 
@@ -74,19 +75,19 @@ func TestMessages(t *testing.T) {
 		{"redacted thinking", "", named(blockStart("0", `{"type":"redacted_thinking","data":"x"}`)), all(events(1), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"thinking, then text", "", named(thinkStart, think, blockStop("0"), text("a")), all(events(4), thoughts(1), texts(1), phase(semconv.PhaseText))},
 
-		{"tool begun", "", named(tool), all(events(1), calls("toolu_a"), phase(semconv.PhaseToolInput))},
-		{"tool input under way", "", named(tool, emptyInput, input), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput))},
+		{"tool begun", "", named(tool), all(events(1), calls("toolu_a+"), phase(semconv.PhaseToolCallReady))},
+		{"tool input under way", "", named(tool, emptyInput, open), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput))},
 		{"tool input complete", "", named(tool, input, blockStop("1")), all(events(3), calls("toolu_a+"), phase(semconv.PhaseToolCallReady))},
-		{"stop reason, no message_stop", "", named(tool, input, blockStop("1"), stop("tool_use")), all(events(4), calls("toolu_a+"), finished("tool_use"), phase(semconv.PhaseToolCallReady), out)},
+		{"stop reason, no message_stop", "", named(tool, input, blockStop("1"), stop("tool_use")), all(events(4), calls("toolu_a!"), ended("tool_use"), out)},
 		{"tool handed over", "", named(tool, input, blockStop("1"), stop("tool_use"), end), all(events(5), calls("toolu_a!"), ended("tool_use"), out)},
 		{"tool handed over without a stop_reason", "", named(tool, input, blockStop("1"), end), all(events(4), calls("toolu_a!"), phase(semconv.PhaseToolCallReady), terminal)},
 		{"tool cut by the limit", "", named(tool, input, blockStop("1"), stop("max_tokens"), end), all(events(5), calls("toolu_a+"), ended("max_tokens"), out)},
-		{"two tools", "", named(tool, blockStop("1"), blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`)), all(events(3), calls("toolu_a+", "toolu_b/g"), phase(semconv.PhaseToolInput))},
-		{"two tools at once", "", named(tool, blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`), input, blockStop("1")), all(events(4), calls("toolu_a+", "toolu_b/g"), phase(semconv.PhaseToolCallReady))},
+		{"two tools", "", named(tool, blockStop("1"), blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`)), all(events(3), calls("toolu_a+", "toolu_b/g+"), phase(semconv.PhaseToolCallReady))},
+		{"two tools at once", "", named(tool, blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`), input, blockStop("1")), all(events(4), calls("toolu_a+", "toolu_b/g+"), phase(semconv.PhaseToolCallReady))},
 		{"text after a tool", "", named(tool, blockStop("1"), text("a")), all(events(3), texts(1), calls("toolu_a+"), phase(semconv.PhaseText))},
-		{"a message that begins anew", "", named(start, tool, input, start, tool, blockStop("1"), stop("tool_use"), end), all(msg, events(8), used(15), calls("toolu_a", "toolu_a!"), ended("tool_use"))},
+		{"a message that begins anew", "", named(start, tool, open, start, tool, blockStop("1"), stop("tool_use"), end), all(msg, events(8), used(15), calls("toolu_a", "toolu_a!"), ended("tool_use"))},
 		{"a message that is whole at its start", "", named(`{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[{"type":"tool_use","id":"toolu_a","name":"f","input":{},"caller":{"type":"code_execution_20250825","tool_id":"srvtoolu_1"}}],"stop_reason":"tool_use"}}`, end), all(msg, events(2), calls("toolu_a!"), ended("tool_use"))},
-		{"a tool's id and name that are text", "", named(blockStart("1", `{"type":"tool_use","id":"my id","name":"my tool"}`)), all(events(1), calls(SafeID("my id")+"/redacted"), phase(semconv.PhaseToolInput))},
+		{"a tool's id and name that are text", "", named(blockStart("1", `{"type":"tool_use","id":"my id","name":"my tool"}`)), all(events(1), calls(SafeID("my id")+"/redacted+"), phase(semconv.PhaseToolCallReady))},
 
 		{"input of an unknown block", "", named(input), all(events(1), unread)},
 		{"server tool", "", named(text("a"), blockStart("1", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`), input, blockStop("1"), blockStart("2", `{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`), blockStop("2")), all(events(6), texts(1), providerTools(1), phase(semconv.PhaseText))},
@@ -94,7 +95,7 @@ func TestMessages(t *testing.T) {
 
 		{"error", "", named(start, text("hi"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`), all(msg, events(3), used(-1), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
 		{"error by its name", "", "event: error\ndata: {\"error\":{\"type\":\"api_error\"}}\n\n", all(events(1), failed(Error{Type: "api_error"}))},
-		{"error in a tool's input", "", named(tool, input, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput), failed(Error{Type: "api_error"}))},
+		{"error in a tool's input", "", named(tool, open, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput), failed(Error{Type: "api_error"}))},
 		{"message_stop after an error", "", named(tool, blockStop("1"), `{"type":"error","error":{"type":"api_error"}}`, stop("tool_use"), end), all(events(5), calls("toolu_a+"), phase(semconv.PhaseToolCallReady), failed(Error{Type: "api_error"}))},
 		{"error after message_stop", "", named(stop("end_turn"), end, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), ended("end_turn"), out)},
 

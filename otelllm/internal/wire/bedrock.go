@@ -53,7 +53,7 @@ func bedrockAt(path string) (p Protocol, sure bool) {
 // converseReader reads one response.
 type converseReader struct {
 	t    tally
-	open openSet[int, call] // open toolUse blocks, by index
+	open callSet[int] // open toolUse blocks, by index
 }
 
 func (r *converseReader) tally() *tally { return &r.t }
@@ -110,6 +110,7 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) payloadKind {
 }
 
 func (r *converseReader) startBlock(index int, b *converseBlock) {
+	r.open.leave(&r.t)
 	switch {
 	case b.kind != converseTool:
 		d := b.content(index)
@@ -117,14 +118,22 @@ func (r *converseReader) startBlock(index int, b *converseBlock) {
 	case string(b.typ) == "server_tool_use":
 		r.open.add(index, r.t.startProviderTool())
 	default:
-		r.open.add(index, r.t.start(b.id, b.name))
+		r.open.begin(&r.t, index, r.t.start(b.id, b.name), b.input)
 	}
 }
 
 func (r *converseReader) stopBlock(index int) {
 	if c := r.open.find(index); c != nil {
-		r.t.complete(c)
+		r.t.endInput(c)
 		r.open.remove(index)
+	}
+}
+
+// closed handles the end of the body. AWS's client does not report that the body ended too
+// early.
+func (r *converseReader) closed(bool) {
+	if !r.t.Terminal {
+		r.open.swallow(&r.t)
 	}
 }
 

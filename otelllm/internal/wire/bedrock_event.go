@@ -18,6 +18,7 @@ type converseBlock struct {
 	filled        bool // of a text or reasoning: it is not empty
 	nonEmpty      bool // it has a member
 	id, name, typ []byte
+	input         inputPart
 }
 
 type converseKind uint8
@@ -37,6 +38,7 @@ func (b *converseBlock) content(index int) contentDelta {
 		thinking:  b.kind == converseReasoning,
 		reasoning: b.kind == converseReasoning && b.filled,
 		input:     b.kind == converseTool,
+		part:      b.input,
 	}
 }
 
@@ -156,7 +158,7 @@ func (b *converseBlock) readTool(c *cursor) {
 		case "type":
 			b.typ = c.str()
 		case "input":
-			c.skipVarying()
+			b.input = c.inputPart()
 		default:
 			c.skipUnknown(key)
 		}

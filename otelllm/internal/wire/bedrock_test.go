@@ -57,7 +57,7 @@ func TestBedrock(t *testing.T) {
 	}
 	hi := delta("0", `{"text":"hi"}`)
 	think := delta("0", `{"reasoningContent":{"text":"hm"}}`)
-	input := delta("1", `{"toolUse":{"input":"{\"a\""}}`)
+	input := delta("1", `{"toolUse":{"input":"{\"a\":1}"}}`)
 	input2 := delta("2", `{"toolUse":{"input":"{\"a\""}}`)
 	throttled := exception("throttlingException", `{"message":"secret, try again in 2s"}`)
 
@@ -79,15 +79,15 @@ func TestBedrock(t *testing.T) {
 		{"redacted reasoning", awsType, delta("0", `{"reasoningContent":{"redactedContent":"abc"}}`), all(events(1), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"a picture", awsType, strings.Repeat(delta("0", `{"image":{"source":{"bytes":"AAAA"}}}`), 2), all(events(2), texts(2), phase(semconv.PhaseText))},
 
-		{"a call begun", awsType, tool("1", "a"), all(events(1), calls("a"), phase(semconv.PhaseToolInput))},
-		{"a call's input", awsType, tool("1", "a") + input + input, all(events(3), calls("a"), phase(semconv.PhaseToolInput))},
+		{"a call begun", awsType, tool("1", "a"), all(events(1), calls("a+"), phase(semconv.PhaseToolCallReady))},
+		{"a call's input", awsType, tool("1", "a") + delta("1", `{"toolUse":{"input":"{\"a\""}}`) + delta("1", `{"toolUse":{"input":"x"}}`), all(events(3), calls("a+"), phase(callReady))},
 		{"a call complete", awsType, tool("1", "a") + input + blockStop("1"), all(events(3), calls("a+"), phase(callReady))},
 		{"a call handed over", awsType, tool("1", "a") + input + blockStop("1") + stop("tool_use"), all(events(4), calls("a!"), ended("tool_use"))},
-		{"two calls, one open", awsType, tool("1", "a") + tool("2", "b") + blockStop("1") + input2 + hi, all(events(5), calls("a+", "b"), texts(1), phase(semconv.PhaseText))},
+		{"two calls, one open", awsType, tool("1", "a") + tool("2", "b") + blockStop("1") + input2 + hi, all(events(5), calls("a+", "b+"), texts(1), phase(semconv.PhaseText))},
 		{"a call cut by a limit", awsType, tool("1", "a") + blockStop("1") + tool("2", "b") + input2 + stop("max_tokens"), all(events(5), calls("a+", "b"), ended("max_tokens"))},
 		{"a call that was malformed", awsType, tool("1", "a") + blockStop("1") + stop("malformed_tool_use"), all(events(3), calls("a+"), phase(callReady), finished("malformed_tool_use"), failed(Error{Type: "malformed_tool_use"}))},
 		{"input of an unknown call", awsType, input + stop("end_turn"), all(events(2), unread, ended("end_turn"))},
-		{"a call whose id is a text", awsType, tool("1", "an id"), all(events(1), calls(SafeID("an id")), phase(semconv.PhaseToolInput))},
+		{"a call whose id is a text", awsType, tool("1", "an id"), all(events(1), calls(SafeID("an id")+"+"), phase(semconv.PhaseToolCallReady))},
 		{"provider's tools", awsType, frame("contentBlockStart", `{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"a","name":"nova_grounding","type":"server_tool_use"}}}`) + input + blockStop("1"), all(events(3), providerTools(1))},
 
 		{"an exception", awsType, hi + throttled, all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "throttlingException", RetryAfter: 2e9}))},

@@ -54,9 +54,9 @@ func chatAt(path string) (p Protocol, sure bool) {
 type chatReader struct {
 	t          tally
 	choices    openSet[int, chatChoice]
-	unfinished int                     // number of choices that have not finished
-	open       openSet[chatCall, call] // calls whose choice has not finished
-	executed   int                     // number of provider-executed tools that the answer lists
+	unfinished int               // number of choices that have not finished
+	open       callSet[chatCall] // calls whose choice has not finished
+	executed   int               // number of provider-executed tools that the answer lists
 }
 
 type chatChoice struct {
@@ -105,7 +105,7 @@ func (r *chatReader) event(name, data []byte) payloadKind {
 func (r *chatReader) add(d *contentDelta) {
 	r.addContent(d)
 	if d.input {
-		r.fragment(d.index, &chatFragment{index: d.call})
+		r.fragment(d.index, &chatFragment{index: d.call, input: d.part})
 	}
 	r.updateComplete()
 }
@@ -121,6 +121,9 @@ func (r *chatReader) document(data []byte) payloadKind {
 		r.t.finishAs(finishDeferred)
 		r.t.end()
 	}
+	if ch.choices.n > 0 && !ch.fault.seen && !r.t.Terminal {
+		r.unstated()
+	}
 	return v
 }
 
@@ -129,9 +132,35 @@ func (r *chatReader) done() {
 	if r.t.Terminal {
 		return
 	}
+	r.unstated()
 	r.t.Terminal = true
 	if r.t.Complete {
 		r.t.Phase = semconv.PhaseStreamEnd
+	}
+}
+
+// unstated completes an answer that its server has ended, and that has content but not one
+// finish reason: some servers send none in any answer. It does not complete one that ended
+// within the input of a call.
+func (r *chatReader) unstated() {
+	r.open.swallow(&r.t)
+	answered := r.t.TextChunks > 0 || r.t.ToolInputsStarted > 0
+	if r.t.Complete || len(r.t.FinishReasons) > 0 || !answered || r.t.ToolInputsCompleted < r.t.ToolInputsStarted {
+		return
+	}
+	for i := range r.open.list {
+		r.t.handOver(&r.open.list[i].value)
+	}
+	r.open.clear()
+	r.t.finishAs(finishUnstated)
+	r.t.Complete = true
+}
+
+// closed handles the end of the body. A client that gets no error may take an input of a call
+// that is no JSON for whole.
+func (r *chatReader) closed(cut bool) {
+	if !cut && r.t.Err == nil {
+		r.open.swallow(&r.t)
 	}
 }
 
@@ -200,6 +229,9 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 // of choices that are remembered.
 func (r *chatReader) addContent(d *contentDelta) *chatChoice {
 	choice := r.choice(d.index)
+	if d.text || d.reasoning {
+		r.open.leave(&r.t)
+	}
 	r.t.add(d)
 	if choice != nil && d.refusal {
 		choice.refused = true
@@ -241,10 +273,12 @@ func (r *chatReader) fragment(choice int, f *chatFragment) {
 	key := chatCall{choice, f.index}
 	if known := r.open.find(key); known != nil && !r.another(known, f) {
 		r.t.fillIn(*known, f.id, f.name)
-		r.t.enter(semconv.PhaseToolInput)
+		r.open.part(&r.t, key, known, f.input)
 		return
 	}
-	r.open.add(key, r.t.start(f.id, f.name))
+	started := r.t.start(f.id, f.name)
+	started.free = f.custom
+	r.open.begin(&r.t, key, started, f.input)
 }
 
 // another reports whether a fragment is part of another call than known.

@@ -25,6 +25,8 @@ type chatDelta struct {
 type chatFragment struct {
 	index    int
 	id, name []byte
+	input    inputPart
+	custom   bool // its input is text of any form
 }
 
 // legacyIndex is the index of the single call of a function_call.
@@ -42,7 +44,7 @@ func (ch *chatChunk) content() (d contentDelta, ok bool) {
 		if len(f.id) > 0 || len(f.name) > 0 {
 			return d, false // it begins a call
 		}
-		d.call, d.input = f.index, true
+		d.call, d.input, d.part = f.index, true, f.input
 	}
 	return d, len(choice.finish) == 0 && choice.executed == 0
 }
@@ -245,8 +247,13 @@ func (ch *chatChunk) readFragment(c *cursor, d *chatDelta, index int) {
 			f.id = c.str()
 		case "name": // of a function_call
 			f.name = c.str()
-		case "function", "custom":
-			f.name = readFunction(c)
+		case "arguments": // of a function_call
+			f.input = c.inputPart()
+		case "function":
+			f.readFunction(c)
+		case "custom":
+			f.custom = c.peek() == '{'
+			f.readFunction(c)
 		default:
 			c.skipUnknown(key)
 		}
@@ -257,19 +264,18 @@ func (ch *chatChunk) readFragment(c *cursor, d *chatDelta, index int) {
 	}
 }
 
-// readFunction reads the name of a function object.
-func readFunction(c *cursor) (name []byte) {
+// readFunction reads a function object, or that of a custom tool.
+func (f *chatFragment) readFunction(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "name":
-			name = c.str()
+			f.name = c.str()
 		case "arguments", "input":
-			c.skipVarying()
+			f.input = c.inputPart()
 		default:
 			c.skipUnknown(key)
 		}
 	}
-	return name
 }
 
 func readChatUsage(c *cursor) Usage {

@@ -43,11 +43,18 @@ func cohereAt(path string) (p Protocol, sure bool) {
 // cohereReader reads one response of Cohere's.
 type cohereReader struct {
 	t    tally
-	open openSet[int, call] // calls whose input is not complete, by index
+	open callSet[int] // calls whose input is not complete, by index
 }
 
 func (r *cohereReader) tally() *tally { return &r.t }
 func (r *cohereReader) reset()        { *r = cohereReader{open: r.open.cleared()} }
+
+// closed handles the end of the body.
+func (r *cohereReader) closed(cut bool) {
+	if !cut && !r.t.Terminal {
+		r.open.swallow(&r.t)
+	}
+}
 
 // done has no effect: it follows message-end, if it comes at all.
 func (r *cohereReader) done() {}
@@ -76,18 +83,18 @@ func (r *cohereReader) apply(ev *cohereEvent) payloadKind {
 		r.t.Unread = r.t.Unread || !m.given // what it is a delta of is not known
 		return r.t.content(contentDelta{index: ev.index, text: m.text, reasoning: m.reasoning})
 	case "tool-call-delta":
-		return r.t.content(contentDelta{index: ev.index, input: true})
+		return r.t.content(contentDelta{index: ev.index, input: true, part: ev.message.input()})
 	case "message-start":
 		r.t.identify(ev.id, nil)
 	case "content-start":
 		r.content(m)
 	case "tool-call-start":
 		for i := range m.calls {
-			r.open.add(ev.index, r.t.start(m.calls[i].id, m.calls[i].name))
+			r.open.begin(&r.t, ev.index, r.t.start(m.calls[i].id, m.calls[i].name), m.calls[i].input)
 		}
 	case "tool-call-end":
 		if c := r.open.find(ev.index); c != nil {
-			r.t.complete(c)
+			r.t.endInput(c)
 			r.open.remove(ev.index)
 		} else {
 			r.t.Unread = true // the call whose input is complete is not known
@@ -129,7 +136,7 @@ func (r *cohereReader) end(ev *cohereEvent) {
 	default:
 		r.t.finish(reason)
 		if !cutsInput(bytes.ToLower(reason)) {
-			r.t.completeOpen(&r.open)
+			r.open.endAll(&r.t)
 			r.t.handOverAll()
 		}
 		r.t.end()
@@ -147,7 +154,8 @@ func (r *cohereReader) document(data []byte) payloadKind {
 	r.content(&ev.message)
 	for i := range ev.message.calls {
 		call := r.t.start(ev.message.calls[i].id, ev.message.calls[i].name)
-		r.t.complete(&call)
+		r.t.input(&call, ev.message.calls[i].input)
+		r.t.endInput(&call)
 	}
 	if r.t.Unread = r.t.Unread || ev.unread; len(ev.finish) == 0 {
 		if f, ok := faultOf(data); ok && f.seen {
@@ -179,7 +187,18 @@ type cohereMessage struct {
 	calls           []cohereCall
 }
 
-type cohereCall struct{ id, name []byte }
+type cohereCall struct {
+	id, name []byte
+	input    inputPart
+}
+
+// input returns the part of an input that a delta has.
+func (m *cohereMessage) input() inputPart {
+	if len(m.calls) == 0 {
+		return inputPart{}
+	}
+	return m.calls[0].input
+}
 
 // read parses a payload. A delta has the same members as a whole body.
 func (ev *cohereEvent) read(c *cursor) {
@@ -285,7 +304,7 @@ func (m *cohereMessage) call(c *cursor) {
 				case "name":
 					call.name = c.str()
 				case "arguments":
-					c.skipVarying()
+					call.input = c.inputPart()
 				default:
 					c.skip()
 				}

@@ -35,6 +35,16 @@ func decode(p Protocol, contentType, body string, cuts ...int) *State {
 	return d.State()
 }
 
+// decodeCut returns the state of a body that was cut.
+func decodeCut(p Protocol, contentType, body string) *State {
+	d := p.NewDecoder(contentType)
+	d.Write([]byte(body))
+	if p != (bedrockConverse{}) { // its clients do not notice it
+		d.Cut()
+	}
+	return d.State()
+}
+
 func everyByte(body string) []int {
 	cuts := make([]int, len(body))
 	for i := range cuts {
@@ -160,9 +170,12 @@ func calls(cs ...string) func(*State) {
 			id, name, named := strings.Cut(c, "/")
 			if !named {
 				name = "f"
-				id = strings.TrimRight(c, "+!")
+				id = strings.TrimRight(c, "+!~")
 			}
-			made := Call{ID: id, Name: strings.TrimRight(name, "+!")}
+			made := Call{ID: id, Name: strings.TrimRight(name, "+!~")}
+			if strings.Contains(c, "~") {
+				s.ToolInputsInvalid++
+			}
 			s.ToolInputsStarted++
 			if strings.ContainsAny(c, "+!") {
 				made.Completed = true

@@ -24,6 +24,9 @@ type reader interface {
 	// done handles the [DONE] that ends Chat Completions, and that gateways append to
 	// other protocols too.
 	done()
+	// closed handles the end of the body. cut: it was not the body's own end, which most
+	// clients report as an error.
+	closed(cut bool)
 	// tally holds the state.
 	tally() *tally
 	// reset prepares the reader for another response. It may keep a little memory.
@@ -219,7 +222,7 @@ func (d *bodyDecoder) readDocument(data []byte) {
 		v = d.reader.document(canonical(data))
 	}
 	if v == content {
-		d.reader.add(&d.tally.delta)
+		addDelta(d.reader, &d.tally.delta)
 		v = progress
 	}
 	if v != progress {
@@ -236,6 +239,12 @@ func (d *bodyDecoder) readDocument(data []byte) {
 }
 
 func (d *bodyDecoder) Close() {
+	d.flush()
+	d.reader.closed(false)
+}
+
+// flush dispatches what no blank line has ended.
+func (d *bodyDecoder) flush() {
 	switch d.mode {
 	case sniffing:
 		// The body was cut within bytes that do not show a framing yet.
@@ -264,7 +273,8 @@ func (d *bodyDecoder) Cut() {
 	}
 	complete, terminal, phase := d.state.Complete, d.state.Terminal, d.state.Phase
 	failed := d.state.Err != nil
-	d.Close()
+	d.flush()
+	d.reader.closed(true)
 	if d.state.Err != nil && !failed {
 		return
 	}
@@ -370,7 +380,7 @@ func (d *bodyDecoder) event(name, data []byte) payloadKind {
 		name = nil
 	}
 	if delta := d.fast.find(name, data); delta != nil {
-		d.reader.add(delta)
+		addDelta(d.reader, delta)
 		return progress
 	}
 	v := d.reader.event(name, data)
@@ -380,7 +390,7 @@ func (d *bodyDecoder) event(name, data []byte) payloadKind {
 	}
 	if v == content {
 		d.fast.learn(name, data, d.tally.values, d.tally.delta)
-		d.reader.add(&d.tally.delta)
+		addDelta(d.reader, &d.tally.delta)
 		return progress
 	}
 	return v
@@ -426,7 +436,7 @@ func (d *payloads) Event(ev sse.Event) {
 func (d *payloads) Take(p []byte) int {
 	delta, n := d.fast.take(p)
 	if n > 0 {
-		d.reader.add(delta)
+		addDelta(d.reader, delta)
 		d.state.Events++
 	}
 	return n

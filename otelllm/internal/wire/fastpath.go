@@ -15,8 +15,8 @@ import (
 //
 // The decoders of the protocols do not depend on it. The cursor that they read with
 // records which values may differ: strings of which a decoder asks only whether they are
-// empty ([cursor.filled]), and values that differ in every event ([cursor.skipVarying],
-// [cursor.varyingCount]). All other bytes have to be the same. So a decoder that parses a
+// empty ([cursor.filled]), parts of the input of a call ([cursor.inputPart]), and values that
+// differ in every event ([cursor.skipVarying], [cursor.varyingCount]). All other bytes have to be the same. So a decoder that parses a
 // payload of a known shape reads the same.
 //
 // It is called around the decoder of a protocol, by bodyDecoder.event, payloads.Take and
@@ -63,7 +63,7 @@ const (
 )
 
 // find returns the delta that the payload of an event is, if its form is known; else nil.
-// It is valid until the next call.
+// It is for [addDelta], before the next call.
 func (f *fastPath) find(name, data []byte) *contentDelta {
 	if f.kept == 0 || len(data) == 0 {
 		return nil
@@ -124,6 +124,7 @@ func (f *fastPath) learn(name, data []byte, v *values, delta contentDelta) bool 
 	}
 	sh := f.room(size)
 	sh.delta, sh.frame, sh.nHoles = delta, uint16(frame), uint8(v.n)
+	sh.delta.part = inputPart{}
 	b := sh.literal
 	if len(name) > 0 {
 		b = append(append(append(b, eventField...), name...), '\n')
@@ -242,6 +243,9 @@ func (sh *shape) match(data []byte, from int) int {
 			// The quotes are part of the literal.
 			if at = endOfString(data, start); at == start && h.kind == holeFilled {
 				return 0
+			}
+			if h.kind == holeInput || h.kind == holeFilled && sh.delta.input {
+				sh.delta.part = inputPart{raw: data[start:at], filled: at > start}
 			}
 		}
 	}

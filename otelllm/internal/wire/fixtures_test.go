@@ -153,13 +153,13 @@ func testRecording(t *testing.T, rec recording) {
 	for k, event := range rec.events {
 		stream += event
 		o.see(rec.payloads[k])
-		got := decode(rec.protocol, ct, stream)
+		got := decodeCut(rec.protocol, ct, stream)
 		if !assert.Equal(t, o.state, *got, "cut after event %d: %.300s", k, event) {
 			return
 		}
 		if k+1 < len(rec.events) {
 			next := rec.events[k+1]
-			got = decode(rec.protocol, ct, stream+next[:len(next)/2])
+			got = decodeCut(rec.protocol, ct, stream+next[:len(next)/2])
 			require.Equal(t, o.state, *got, "cut within event %d", k+1)
 		}
 	}
@@ -268,12 +268,14 @@ type oracle struct {
 	keys     map[string]int     // calls by choice and index, output index or block index
 	provider map[string]bool
 	usage    map[string]float64
+	inputs   map[string]string // of the calls, so far
+	last     string            // the call that the last part of the answer was of
 }
 
 func newOracle(p Protocol) *oracle {
 	o := &oracle{
 		state: *started(), choices: map[float64]bool{}, owner: map[string]float64{},
-		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{},
+		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{}, inputs: map[string]string{},
 	}
 	o.seen = map[Protocol]func(map[string]any){
 		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini, ollama{}: o.ollama, bedrockConverse{}: o.converse,
@@ -314,7 +316,34 @@ func number(v any, keys ...string) float64 {
 	return n
 }
 
+// input adds to the input of a call. A client may execute the call once that is JSON.
+func (o *oracle) input(key, piece string) {
+	i, ok := o.keys[key]
+	if !ok {
+		return
+	}
+	if o.last != key {
+		o.complete(o.last)
+	}
+	o.last = key
+	if !o.state.Calls[i].Completed {
+		o.state.Phase = semconv.PhaseToolInput
+	}
+	if o.inputs[key] += piece; json.Valid([]byte(o.inputs[key])) {
+		o.complete(key)
+	}
+}
+
+// said records a part of the answer that is not of a call.
+func (o *oracle) said(phase semconv.Phase) {
+	o.complete(o.last)
+	o.state.Phase = phase
+}
+
 func (o *oracle) begin(key, id, name string) {
+	o.complete(o.last)
+	o.last = key
+	o.inputs[key] = ""
 	o.keys[key] = len(o.state.Calls)
 	o.state.Calls = append(o.state.Calls, Call{ID: id, Name: name})
 	o.state.ToolInputsStarted++
@@ -401,11 +430,11 @@ func (o *oracle) chatChoice(ch any) {
 	}
 	if thought {
 		o.state.ReasoningChunks++
-		o.state.Phase = semconv.PhaseReasoning
+		o.said(semconv.PhaseReasoning)
 	}
 	if said {
 		o.state.TextChunks++
-		o.state.Phase = semconv.PhaseText
+		o.said(semconv.PhaseText)
 	}
 	for i, call := range list(ch, "delta", "tool_calls") {
 		if n, ok := path(call, "index").(float64); ok {
@@ -416,7 +445,7 @@ func (o *oracle) chatChoice(ch any) {
 			o.begin(key, text(call, "id"), text(call, "function", "name"))
 			o.owner[key] = index
 		}
-		o.state.Phase = semconv.PhaseToolInput
+		o.input(key, text(call, "function", "arguments"))
 	}
 	if reason := text(ch, "finish_reason"); reason != "" {
 		o.choices[index] = true
@@ -437,11 +466,12 @@ func (o *oracle) responses(ev map[string]any) {
 	switch {
 	case typ == "response.output_text.delta":
 		o.state.TextChunks++
-		o.state.Phase = semconv.PhaseText
+		o.said(semconv.PhaseText)
 	case strings.HasPrefix(typ, "response.reasoning") && strings.HasSuffix(typ, "_text.delta"):
 		o.state.ReasoningChunks++
-		o.state.Phase = semconv.PhaseReasoning
+		o.said(semconv.PhaseReasoning)
 	case typ == "response.output_item.added":
+		o.complete(o.last)
 		o.responsesItem(index, itemType, ev["item"])
 	case typ == "response.output_item.done":
 		o.complete(index)
@@ -453,8 +483,10 @@ func (o *oracle) responses(ev map[string]any) {
 		typ == "response.apply_patch_call_operation_diff.done":
 		o.complete(index)
 	case strings.HasSuffix(typ, ".delta"):
-		if _, ok := o.keys[index]; ok {
-			o.state.Phase = semconv.PhaseToolInput
+		if strings.HasPrefix(typ, "response.function_call") {
+			o.input(index, text(ev, "delta"))
+		} else {
+			o.input(index, "") // of any form
 		}
 	case typ == "error":
 		o.state.Err = &Error{Type: text(ev, "error", "type"), Code: text(ev, "error", "code")}
@@ -498,6 +530,9 @@ func (o *oracle) responsesItem(index, itemType string, item any) {
 		o.state.Phase = semconv.PhaseReasoning
 	case isClient:
 		o.begin(index, text(item, "call_id"), name)
+		if b, _ := json.Marshal([]any{path(item, "action"), path(item, "operation")}); strings.Contains(string(b), `:"`) || strings.Contains(string(b), `["`) {
+			o.complete(index)
+		}
 	case strings.HasSuffix(itemType, "_call"), itemType == "mcp_list_tools", itemType == "program":
 		o.state.ProviderToolsStarted++
 	}
@@ -525,11 +560,11 @@ func (o *oracle) messages(ev map[string]any) {
 		switch text(ev, "delta", "type") {
 		case "compaction_delta":
 			o.state.ReasoningChunks++
-			o.state.Phase = semconv.PhaseReasoning
+			o.said(semconv.PhaseReasoning)
 		case "text_delta":
 			if text(ev, "delta", "text") != "" {
 				o.state.TextChunks++
-				o.state.Phase = semconv.PhaseText
+				o.said(semconv.PhaseText)
 			}
 		case "thinking_delta":
 			o.state.Phase = semconv.PhaseReasoning
@@ -537,9 +572,7 @@ func (o *oracle) messages(ev map[string]any) {
 				o.state.ReasoningChunks++
 			}
 		case "input_json_delta":
-			if _, ok := o.keys[index]; ok {
-				o.state.Phase = semconv.PhaseToolInput
-			}
+			o.input(index, text(ev, "delta", "partial_json"))
 		}
 	case "content_block_stop":
 		o.complete(index)
@@ -562,10 +595,14 @@ func (o *oracle) messagesStop(reason string) {
 }
 
 func (o *oracle) messagesBlock(index string, block any) {
+	o.complete(o.last)
 	delete(o.keys, index)
 	switch typ := text(block, "type"); {
 	case typ == "tool_use":
 		o.begin(index, text(block, "id"), text(block, "name"))
+		if input, _ := path(block, "input").(map[string]any); len(input) > 0 {
+			o.complete(index)
+		}
 	case typ == "thinking", typ == "compaction":
 		o.state.Phase = semconv.PhaseReasoning
 	case strings.HasSuffix(typ, "_tool_use"):

@@ -122,12 +122,18 @@ func (r *geminiReader) add(d *contentDelta) {
 		r.t.use(usage.counts())
 	}
 	candidate := r.candidateOf(d.index)
+	if candidate != nil && candidate.open && (d.text || d.reasoning) {
+		r.t.complete(&candidate.call) // what follows is not of it
+	}
 	r.t.add(d)
 	if d.input {
 		r.callPart(candidate, &geminiPart{continues: !d.last})
 	}
 	r.updateComplete()
 }
+
+// closed has no effect: a call says with each part whether it is whole.
+func (r *geminiReader) closed(bool) {}
 
 // done handles the end of the array, or a [DONE] from a gateway.
 func (r *geminiReader) done() {
@@ -203,6 +209,9 @@ func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int)
 }
 
 func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
+	if known != nil && known.open && (p.filled || p.kind == geminiCall && len(p.name) > 0) {
+		r.t.complete(&known.call) // what follows is not of it
+	}
 	switch p.kind {
 	case geminiText:
 		r.t.add(&contentDelta{text: p.text(), reasoning: p.reasoning()})
@@ -222,7 +231,9 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 	case known != nil && known.open && len(p.name) == 0:
 		c = known.call
 		r.t.fillIn(c, p.id, nil)
-		r.t.enter(semconv.PhaseToolInput)
+		if !c.completed {
+			r.t.enter(semconv.PhaseToolInput)
+		}
 	case len(p.name) == 0 && len(p.id) == 0:
 		return // a part of a call whose beginning was not received
 	default:

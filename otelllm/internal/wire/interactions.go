@@ -119,7 +119,7 @@ func readInteractionsStep(c *cursor, calls, outputs *newestIDs) {
 // interactionsReader reads one response.
 type interactionsReader struct {
 	t    tally
-	open openSet[int, call] // steps of calls that have not ended, by index
+	open callSet[int] // steps of calls that have not ended, by index
 	// anySteps: an event of a step was received.
 	anySteps bool
 	// ended: the status has come. What an error says after that is not the cause.
@@ -129,6 +129,13 @@ type interactionsReader struct {
 func (r *interactionsReader) tally() *tally { return &r.t }
 func (r *interactionsReader) reset()        { *r = interactionsReader{open: r.open.cleared()} }
 func (r *interactionsReader) done()         {}
+
+// closed handles the end of the body.
+func (r *interactionsReader) closed(cut bool) {
+	if !cut && !r.t.Terminal {
+		r.open.swallow(&r.t)
+	}
+}
 
 func (r *interactionsReader) add(d *contentDelta) { r.t.addWithCalls(d, &r.open) }
 
@@ -183,7 +190,7 @@ func (r *interactionsReader) delta(index int, s *interactionsStep) payloadKind {
 	case "thought_summary", "thought":
 		d.thinking, d.reasoning = true, s.filled
 	case "arguments_delta":
-		d.input = true
+		d.input, d.part = true, s.input
 	case "thought_signature", "text_annotation_delta":
 	case "function_call": // before there were steps: a whole call
 		if c := r.open.find(index); c == nil || c.completed {
@@ -208,9 +215,10 @@ func (r *interactionsReader) delta(index int, s *interactionsStep) payloadKind {
 
 // begin handles the beginning of a step.
 func (r *interactionsReader) begin(index int, s *interactionsStep) {
+	r.open.leave(&r.t)
 	switch string(s.typ) {
 	case "function_call":
-		r.open.add(index, r.t.start(s.id, s.name))
+		r.open.begin(&r.t, index, r.t.start(s.id, s.name), s.input.first())
 	case "model_output", "text", "image", "audio", "video", "document":
 		if s.filled {
 			r.t.text()
@@ -233,7 +241,7 @@ func (r *interactionsReader) begin(index int, s *interactionsStep) {
 
 func (r *interactionsReader) stop(index int) {
 	if c := r.open.find(index); c != nil {
-		r.t.complete(c)
+		r.t.endInput(c)
 		r.open.remove(index)
 	}
 }
@@ -254,7 +262,7 @@ func (r *interactionsReader) end(o *interactionsObject) {
 	switch status := string(o.status); status {
 	case "completed", "requires_action":
 		waits := status == "requires_action"
-		r.t.completeOpen(&r.open)
+		r.open.endAll(&r.t)
 		r.t.handOverAll()
 		r.t.Unread = r.t.Unread || waits && r.t.ToolCalls == 0 // what it waits for was not read
 		if waits || r.t.ToolCalls > 0 {
@@ -320,6 +328,7 @@ type interactionsEvent struct {
 type interactionsStep struct {
 	typ, id, name []byte
 	filled        bool // it has content
+	input         inputPart
 }
 
 // callsProvider reports whether it is a call that the provider executes.
@@ -424,7 +433,9 @@ func readInteractionsContent(c *cursor) (s interactionsStep) {
 		case "content", "summary":
 			part := readInteractionsContent(c)
 			s.filled = s.filled || part.filled
-		case "arguments", "signature":
+		case "arguments":
+			s.input = c.inputPart()
+		case "signature":
 			c.skipVarying()
 		case "annotations", "mime_type", "resolution", "call_id", "result", "is_error", "error", "rate", "channels", "server_name",
 			"search_type", "language", "file_citation":

@@ -31,6 +31,7 @@ const (
 	holeCount                  // the digits of a count, which match reads
 	holeString                 // a string that is ignored
 	holeFilled                 // a string that is not empty
+	holeInput                  // a string that is a part of the input of a call
 )
 
 func (v *values) add(start, end int, kind holeKind, count uint8) {

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"strings"
-
-	"github.com/otelllm/otelllm-go/semconv"
-)
+import "strings"
 
 // mistralConversations is Mistral's Conversations API, streaming or not: the beginning of a
 // conversation, what is appended to it, and its restart from an entry. The history is on the
@@ -101,18 +97,23 @@ func readMistralEntry(c *cursor, calls, outputs *newestIDs) {
 
 // mistralReader reads one response of a conversation.
 type mistralReader struct {
-	t      tally
-	inCall bool   // the input of a call is coming
-	call   call   // that call
-	callID string // its id, as [SafeID] returns it
+	t    tally
+	open callSet[string] // calls, by id as [SafeID] returns it
 }
 
 func (r *mistralReader) tally() *tally { return &r.t }
-func (r *mistralReader) reset()        { *r = mistralReader{} }
+func (r *mistralReader) reset()        { *r = mistralReader{open: r.open.cleared()} }
 func (r *mistralReader) done()         {}
 
+// closed handles the end of the body.
+func (r *mistralReader) closed(cut bool) {
+	if !cut && !r.t.Terminal {
+		r.open.swallow(&r.t)
+	}
+}
+
 func (r *mistralReader) add(d *contentDelta) {
-	r.callComplete()
+	r.open.leave(&r.t)
 	r.t.add(d)
 }
 
@@ -135,16 +136,14 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 		r.t.identify(nil, ev.model)
 		r.input(&ev)
 	case "tool.execution.started", "agent.handoff.started":
-		r.callComplete()
+		r.open.leave(&r.t)
 		r.t.providerTools(1)
 	case "conversation.response.started":
 	case "tool.execution.delta", "tool.execution.done", "agent.handoff.done":
-		r.callComplete()
+		r.open.leave(&r.t)
 	case "conversation.response.done":
-		r.callComplete()
 		r.end(&ev)
 	case "conversation.response.error":
-		r.inCall = false // its input stays incomplete
 		r.t.fail(&ev.fault)
 	default:
 		// A type that is not known may be the beginning of a tool.
@@ -156,20 +155,10 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 // input records a part of the input of a call.
 func (r *mistralReader) input(ev *mistralEvent) {
 	id := safeID(ev.callID)
-	if r.inCall && r.callID == id {
-		r.t.enter(semconv.PhaseToolInput)
-		return
-	}
-	r.callComplete()
-	r.call = r.t.start(ev.callID, ev.name)
-	r.inCall, r.callID = true, id
-}
-
-// callComplete records that the input of the call that was coming is complete.
-func (r *mistralReader) callComplete() {
-	if r.inCall {
-		r.t.complete(&r.call)
-		r.inCall = false
+	if known := r.open.find(id); known != nil {
+		r.open.part(&r.t, id, known, ev.input)
+	} else {
+		r.open.begin(&r.t, id, r.t.start(ev.callID, ev.name), ev.input)
 	}
 }
 
@@ -178,6 +167,7 @@ func (r *mistralReader) end(ev *mistralEvent) {
 	if r.t.Terminal {
 		return
 	}
+	r.open.endAll(&r.t)
 	r.t.handOverAll()
 	if r.t.ToolCalls > 0 {
 		r.t.finishAs("tool_calls")
@@ -216,7 +206,8 @@ func (r *mistralReader) document(data []byte) payloadKind {
 			}
 		case "function.call":
 			call := r.t.start(out.callID, out.name)
-			r.t.complete(&call)
+			r.t.input(&call, out.input)
+			r.t.endInput(&call)
 		case "tool.execution", "agent.handoff":
 			r.t.providerTools(1)
 		default:
@@ -233,6 +224,7 @@ type mistralEvent struct {
 	text, reasoning          bool
 	unread                   bool // an unknown member contains text
 	typed                    bool // it has a type of its own, not the event's name
+	input                    inputPart
 	usage                    Usage
 	fault                    fault
 	outputs                  []mistralEvent
@@ -260,6 +252,8 @@ func (ev *mistralEvent) read(c *cursor) {
 			ev.fault.member(c, key)
 		case "created_at", "completed_at":
 			c.skipVarying()
+		case "arguments":
+			ev.input = c.inputPart()
 		case "outputs":
 			ev.hasOutputs = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
@@ -268,7 +262,7 @@ func (ev *mistralEvent) read(c *cursor) {
 					ev.outputs = append(ev.outputs, out)
 				}
 			}
-		case "id", "conversation_id", "agent_id", "object", "role", "output_index", "content_index", "arguments", "info", "message",
+		case "id", "conversation_id", "agent_id", "object", "role", "output_index", "content_index", "info", "message",
 			"confirmation_status", "previous_agent_id", "previous_agent_name", "next_agent_id", "next_agent_name", "guardrails":
 			c.skip()
 		default:

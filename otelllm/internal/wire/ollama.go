@@ -48,6 +48,9 @@ func (r *ollamaReader) reset() { *r = ollamaReader{} }
 // done has no effect: this protocol has no [DONE].
 func (r *ollamaReader) done() {}
 
+// closed has no effect: a call is always whole.
+func (r *ollamaReader) closed(bool) {}
+
 func (r *ollamaReader) read(data []byte, l *ollamaLine) payloadKind {
 	c := r.t.cursor(data)
 	l.read(&c)

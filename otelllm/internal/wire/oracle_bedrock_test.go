@@ -13,16 +13,16 @@ func (o *oracle) converse(ev map[string]any) {
 		case "contentBlockDelta":
 			if text(payload, "delta", "text") != "" {
 				o.state.TextChunks++
-				o.state.Phase = semconv.PhaseText
+				o.said(semconv.PhaseText)
 			}
 			if path(payload, "delta", "reasoningContent") != nil {
-				o.state.Phase = semconv.PhaseReasoning
+				o.said(semconv.PhaseReasoning)
 				if text(payload, "delta", "reasoningContent", "text") != "" {
 					o.state.ReasoningChunks++
 				}
 			}
 			if path(payload, "delta", "toolUse") != nil {
-				o.state.Phase = semconv.PhaseToolInput
+				o.input(index, text(payload, "delta", "toolUse", "input"))
 			}
 		case "contentBlockStop":
 			o.complete(index)

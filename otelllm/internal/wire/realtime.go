@@ -122,7 +122,7 @@ func (r *Realtime) Received(p []byte) Frame {
 	}
 	for _, x := range r.open {
 		if d := x.fast.find(nil, p); d != nil {
-			x.add(d)
+			addDelta(x, d)
 			return x.progress(FrameProgress)
 		}
 	}
@@ -220,7 +220,7 @@ func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 				if len(ev.responseID) > 0 { // else the same frame may later belong to another response
 					x.fast.learn(nil, p, r.values, x.t.delta)
 				}
-				x.add(&x.t.delta)
+				addDelta(x, &x.t.delta)
 			}
 			break
 		}

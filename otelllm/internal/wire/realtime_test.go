@@ -74,7 +74,7 @@ func TestRealtimeResponses(t *testing.T) {
 		{"no response named", []string{begun, `{"type":"response.output_text.delta","delta":"hi"}`}, all(events(2), texts(1), phase(semconv.PhaseText)), Frame{Kind: FrameProgress}},
 
 		{"a call begun", []string{begun, rtItem("added", rtCall("in_progress"))}, all(events(2), calls("call_a"), phase(semconv.PhaseToolInput)), Frame{Kind: FrameProgress}},
-		{"its input", []string{begun, rtItem("added", rtCall("in_progress")), arguments, arguments}, all(events(4), calls("call_a"), phase(semconv.PhaseToolInput)), Frame{Kind: FrameProgress}},
+		{"its input", []string{begun, rtItem("added", rtCall("in_progress")), arguments}, all(events(3), calls("call_a"), phase(semconv.PhaseToolInput)), Frame{Kind: FrameProgress}},
 		{"its input complete", []string{begun, rtItem("added", rtCall("in_progress")), arguments, argumentsDone}, all(events(4), calls("call_a+"), phase(semconv.PhaseToolCallReady)), Frame{Kind: FrameProgress}},
 		{"handed over", []string{begun, rtItem("added", rtCall("in_progress")), arguments, argumentsDone, rtItem("done", rtCall("completed"))}, all(events(5), calls("call_a!"), phase(semconv.PhaseToolCallReady)), Frame{Kind: FrameProgress}},
 		{"a whole call", []string{begun, rtItem("added", rtCall("in_progress")), argumentsDone, rtItem("done", rtCall("completed")), rtDone("r1", "completed", "null", "["+rtCall("completed")+"]")}, all(used, events(5), calls("call_a!"), ended("tool_calls")), Frame{Kind: FrameDone}},

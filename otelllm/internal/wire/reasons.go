@@ -11,6 +11,9 @@ const (
 	finishDeferred = "deferred"          // the client requests it later, by its id
 )
 
+// finishUnstated is the finish reason of an answer that its server has ended and given none.
+const finishUnstated = "unstated"
+
 // finishReason is [safeName] without an allocation for the most frequent reasons.
 func finishReason(reason []byte) string {
 	switch string(reason) {

@@ -106,11 +106,11 @@ func LinksRequests(p Protocol) bool {
 // responsesReader reads one response of the Responses API.
 type responsesReader struct {
 	t             tally
-	open          openSet[itemKey, openItem] // items that have been added and are not done
-	anyItems      bool                       // an event of an item was received
-	refused       bool                       // the text is a refusal
-	needsApproval bool                       // an item asks for the approval of a person
-	lastID        string                     // the last id that key returned
+	open          callSet[itemKey] // items that have been added and are not done
+	anyItems      bool             // an event of an item was received
+	refused       bool             // the text is a refusal
+	needsApproval bool             // an item asks for the approval of a person
+	lastID        string           // the last id that key returned
 }
 
 var deltaSuffix = []byte(".delta")
@@ -127,12 +127,6 @@ type itemKey struct {
 	id    string // only then: as SafeID returns it
 }
 
-// openItem is an output item that was added and is not done.
-type openItem struct {
-	kind itemKind
-	call call
-}
-
 func (r *responsesReader) tally() *tally { return &r.t }
 
 func (r *responsesReader) reset() {
@@ -141,6 +135,13 @@ func (r *responsesReader) reset() {
 
 // done has no effect: this protocol has no [DONE].
 func (r *responsesReader) done() {}
+
+// closed handles the end of the body.
+func (r *responsesReader) closed(cut bool) {
+	if !cut && !r.t.Terminal {
+		r.open.swallow(&r.t)
+	}
+}
 
 func (r *responsesReader) read(data []byte, ev *responsesEvent) payloadKind {
 	c := r.t.cursor(data)
@@ -160,16 +161,19 @@ func (r *responsesReader) event(name, data []byte) payloadKind {
 }
 
 func (r *responsesReader) add(d *contentDelta) {
+	if d.text || d.reasoning {
+		r.open.leave(&r.t)
+	}
 	r.t.add(d)
 	if r.refused = r.refused || d.refusal; d.input {
-		r.input(r.find(d.index, nil))
+		r.input(d.index, nil, d.part)
 	}
 }
 
 // input records a part of the input of a call.
-func (r *responsesReader) input(it *openItem) {
-	if it != nil && it.kind == itemClient {
-		r.t.enter(semconv.PhaseToolInput)
+func (r *responsesReader) input(index int, id []byte, in inputPart) {
+	if it := r.find(index, id); it != nil && it.kind == itemClient {
+		r.open.part(&r.t, r.key(index, id), it, in)
 	}
 }
 
@@ -190,7 +194,8 @@ func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 		case it == nil:
 			unread = true // the call whose input is complete is not known
 		case it.kind == itemClient:
-			r.t.complete(&it.call)
+			r.t.wholeInput(it, ev.whole)
+			r.t.endInput(it)
 		}
 	case "response.output_text.done", "response.refusal.done", "response.content_part.added", "response.content_part.done",
 		// Of the Realtime API.
@@ -283,10 +288,10 @@ func (r *responsesReader) delta(ev *responsesEvent) payloadKind {
 		case !isCallEvent(ev.typ): // each kind of call has its own event for its input
 			r.t.Unread = r.t.Unread || ev.delta
 		case ev.outputIndex < 0:
-			r.input(r.find(-1, ev.itemID)) // a contentDelta has no id
+			r.input(-1, ev.itemID, ev.input) // a contentDelta has no id
 			return progress
 		default:
-			d.input = true
+			d.input, d.part = true, ev.input
 		}
 	}
 	return r.t.content(d)
@@ -306,7 +311,7 @@ func (r *responsesReader) failed(ev *responsesEvent) {
 }
 
 // find returns the open item of an event, or nil.
-func (r *responsesReader) find(index int, id []byte) *openItem {
+func (r *responsesReader) find(index int, id []byte) *call {
 	return r.open.find(r.key(index, id))
 }
 
@@ -323,10 +328,13 @@ func (r *responsesReader) key(index int, id []byte) itemKey {
 
 func (r *responsesReader) added(index int, item *responsesItem) {
 	r.anyItems = true
-	it := openItem{kind: item.kind()}
-	switch it.kind {
+	it := call{at: -1, completed: true, ready: true, ended: true}
+	kind := item.kind()
+	r.open.leave(&r.t)
+	switch kind {
 	case itemClient:
-		it.call = r.t.start(item.callID, item.toolName())
+		it = r.t.start(item.callID, item.toolName())
+		it.free = string(item.typ) != "function_call"
 	case itemProvider:
 		r.t.providerTools(1)
 	case itemReasoning, itemCompaction:
@@ -341,7 +349,8 @@ func (r *responsesReader) added(index int, item *responsesItem) {
 	case itemUnknown:
 		r.t.Unread = true
 	}
-	r.open.add(r.key(index, item.id), it)
+	it.kind = kind
+	r.open.begin(&r.t, r.key(index, item.id), it, item.input.first())
 }
 
 func (r *responsesReader) itemDone(index int, item *responsesItem) {
@@ -355,17 +364,18 @@ func (r *responsesReader) itemDone(index int, item *responsesItem) {
 	}
 	switch it.kind {
 	case itemClient:
-		if it.call.at >= 0 {
+		if it.at >= 0 {
 			// If the id has changed, the one that the application receives counts.
 			if id := safeID(item.callID); id != "" {
-				r.t.Calls[it.call.at].ID = id
+				r.t.Calls[it.at].ID = id
 			}
-			r.t.fillIn(it.call, nil, item.toolName())
+			r.t.fillIn(*it, nil, item.toolName())
 		}
 		if string(item.status) == "incomplete" {
 			return // it stays open
 		}
-		r.t.handOver(&it.call)
+		r.t.wholeInput(it, item.input)
+		r.t.handOver(it)
 	case itemMessage:
 		r.refused = r.refused || item.refused
 		if item.text && r.t.TextChunks == 0 {
@@ -382,9 +392,7 @@ func (r *responsesReader) itemDone(index int, item *responsesItem) {
 func (r *responsesReader) completed(resp *responsesObject) {
 	r.outcome(resp)
 	for i := range r.open.list {
-		if it := &r.open.list[i].value; it.kind == itemClient {
-			r.t.handOver(&it.call) // its own end is missing, but the response is complete
-		}
+		r.t.handOver(&r.open.list[i].value) // its own end is missing, but the response is complete
 	}
 	r.open.clear()
 	if r.t.Terminal {

@@ -5,9 +5,11 @@ type responsesEvent struct {
 	typ         []byte
 	outputIndex int
 	itemID      []byte
-	delta       bool // it has a delta that is not empty
-	text        bool // it has a text that is not empty
-	unread      bool // an unknown member contains text
+	delta       bool      // it has a delta that is not empty
+	input       inputPart // the delta, if it is one of the input of a call
+	whole       inputPart // the input of a call, at its end
+	text        bool      // it has a text that is not empty
+	unread      bool      // an unknown member contains text
 	item        responsesItem
 	part        responsesPart
 	response    responsesObject
@@ -64,7 +66,10 @@ func (ev *responsesEvent) member(c *cursor, key []byte) {
 	case "item_id":
 		ev.itemID = c.str()
 	case "delta":
-		ev.delta = c.nonEmpty() || ev.delta
+		ev.input = c.deltaPart()
+		ev.delta = ev.input.filled || ev.delta
+	case "arguments":
+		ev.whole = c.inputPart()
 	case "sequence_number":
 		c.skipVarying()
 	case "obfuscation":

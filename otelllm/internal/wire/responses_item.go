@@ -12,6 +12,7 @@ type responsesItem struct {
 	refused                       bool   // the message is a refusal
 	unread                        bool   // an unknown member contains text
 	reasoning                     bool   // a reasoning item that is not empty
+	input                         inputPart
 }
 
 // itemKind is the meaning of an output item for the application.
@@ -106,7 +107,13 @@ func readItem(c *cursor) responsesItem {
 			it.reasoning = c.nonEmpty() || it.reasoning
 		case "role", "phase", "object", "created_by", "channel", "metadata":
 			c.skip()
-		case "action", "caller", "max_output_length":
+		case "arguments", "input":
+			it.input = c.inputPart()
+		case "action", "operation": // the input of a call of another kind than a function
+			object := c.peek() == '{'
+			given := c.hasText()
+			it.input, called = inputPart{object: object && given, filled: given}, called || given
+		case "caller", "max_output_length":
 			called = c.hasText() || called
 		default: // of a call: what is called, with which arguments
 			it.unread = c.checkUnread(key) || it.unread

@@ -119,7 +119,7 @@ func TestMessagesAsEvents(t *testing.T) {
 		over := NewResponsesMessages()
 		for i, m := range messages {
 			over.Write(m)
-			want := decode(openAIResponses{}, sseType, strings.Join(rec.events[:i+1], ""))
+			want := decodeCut(openAIResponses{}, sseType, strings.Join(rec.events[:i+1], ""))
 			got := *over.State()
 			require.Equal(t, want, &got, "after %d messages of %s", i+1, messages[0])
 			n++

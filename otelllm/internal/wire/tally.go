@@ -15,7 +15,7 @@ type tally struct {
 }
 
 // contentDelta is the meaning of an event that only adds to the content of a response,
-// as most events of a stream do. It holds nothing of the event's bytes.
+// as most events of a stream do. Its part points into the event's bytes.
 type contentDelta struct {
 	index int // of the choice, candidate, block or item that it is part of
 	call  int // with input: the index of the call in the choice, where choices have several
@@ -26,8 +26,15 @@ type contentDelta struct {
 	thinking  bool // reasoning, even if this part of it is empty
 	input     bool // a part of the input of a call that has begun
 	last      bool // with input: the last part of it
+	part      inputPart
 
 	counts [maxCounts]int // that come with it: see cursor.varyingCount
+}
+
+// addDelta adds a delta to what r has read, and releases the event's bytes.
+func addDelta(r interface{ add(d *contentDelta) }, d *contentDelta) {
+	r.add(d)
+	d.part.raw = nil
 }
 
 // content returns the kind of an event that is nothing but a delta. The caller of the
@@ -72,25 +79,19 @@ func (t *tally) add(d *contentDelta) {
 // addWithCalls is add for a protocol in which a part of a call's input names the block that
 // the call is in. Open has the calls that have begun, also those that the provider executes.
 // Input without one is that of a call whose beginning was not read.
-func (t *tally) addWithCalls(d *contentDelta, open *openSet[int, call]) {
+func (t *tally) addWithCalls(d *contentDelta, open *callSet[int]) {
+	if d.text || d.reasoning {
+		open.leave(t)
+	}
 	t.add(d)
 	if !d.input {
 		return
 	}
-	switch c := open.find(d.index); {
-	case c == nil:
+	if c := open.find(d.index); c != nil {
+		open.part(t, d.index, c, d.part)
+	} else {
 		t.Unread = true
-	case !c.completed:
-		t.enter(semconv.PhaseToolInput)
 	}
-}
-
-// call is a tool call that a decoder still follows. One that the provider executes is
-// complete from its beginning: its input does not count.
-type call struct {
-	at        int // its index in State.Calls; -1 beyond the bound of that list
-	completed bool
-	ready     bool
 }
 
 // at records that content of phase p was received. After the terminal event it does not
@@ -126,82 +127,6 @@ func (t *tally) reasoning() {
 func (t *tally) providerTools(n int) {
 	if t.ProviderToolsStarted += n; t.Terminal && n > 0 {
 		t.Unread = true
-	}
-}
-
-// startProviderTool records that a provider-executed tool has begun.
-func (t *tally) startProviderTool() call {
-	t.providerTools(1)
-	return call{at: -1, completed: true, ready: true}
-}
-
-// start records the beginning of a call's input.
-func (t *tally) start(id, name []byte) call {
-	t.ToolInputsStarted++
-	t.at(semconv.PhaseToolInput)
-	if len(t.Calls) == MaxIDs {
-		return call{at: -1}
-	}
-	t.Calls = append(t.Calls, Call{ID: safeID(id), Name: safeName(name)})
-	return call{at: len(t.Calls) - 1}
-}
-
-// fillIn adds the id and the name of a call where its beginning had none.
-func (t *tally) fillIn(c call, id, name []byte) {
-	if c.at < 0 {
-		return
-	}
-	known := &t.Calls[c.at]
-	if known.ID == "" {
-		known.ID = safeID(id)
-	}
-	if known.Name == "" {
-		known.Name = safeName(name)
-	}
-}
-
-// complete records that the input of a call is complete.
-func (t *tally) complete(c *call) {
-	if c.completed {
-		return
-	}
-	c.completed = true
-	t.ToolInputsCompleted++
-	t.enter(semconv.PhaseToolCallReady)
-	if c.at >= 0 {
-		t.Calls[c.at].Completed = true
-	}
-}
-
-// completeOpen completes the calls whose own end is missing although the response is
-// complete.
-func (t *tally) completeOpen(open *openSet[int, call]) {
-	for i := range open.list {
-		t.complete(&open.list[i].value)
-	}
-	open.clear()
-}
-
-// handOver records that a call, whose input is complete, was delivered to the
-// application for execution.
-func (t *tally) handOver(c *call) {
-	t.complete(c)
-	if c.ready {
-		return
-	}
-	c.ready = true
-	t.ToolCalls++
-	t.Unread = t.Unread || t.Terminal
-	if c.at >= 0 {
-		t.Calls[c.at].Ready = true
-	}
-}
-
-// handOverAll is handOver for every call whose input is complete.
-func (t *tally) handOverAll() {
-	t.ToolCalls = t.ToolInputsCompleted
-	for i := range t.Calls {
-		t.Calls[i].Ready = t.Calls[i].Completed
 	}
 }
 

@@ -96,7 +96,7 @@ type Decoder interface {
 // Call is a client-executed tool call of a response.
 type Call struct {
 	ID, Name  string // as SafeID and SafeName return them; a legacy function_call has no id
-	Completed bool   // its input is complete
+	Completed bool   // its input is complete: a client may have executed it
 	Ready     bool   // it was delivered to the application for execution
 }
 
@@ -118,6 +118,9 @@ type State struct {
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls int    // exact counts, also beyond len(Calls)
 	Calls                                             []Call // in the order in which they began, at most MaxIDs
 	ProviderToolsStarted                              int
+	// ToolInputsInvalid counts the calls whose input is not JSON although the provider has said
+	// that it is complete.
+	ToolInputsInvalid int
 
 	// Phase is the current phase of the response: response_started, reasoning, text,
 	// tool_input, tool_call_ready or stream_end.

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// quoted returns text as it is between the quotes of a JSON string.
+func quoted(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := json.Marshal(text)
+	require.NoError(t, err)
+	return b[1 : len(b)-1]
+}
+
+func TestCallInput(t *testing.T) {
+	for _, tt := range []struct {
+		text                string
+		open, broken, empty bool
+	}{
+		{text: "", open: true, empty: true},
+		{text: " \n\t", open: true, empty: true},
+		{text: `{`, open: true, broken: true},
+		{text: `{"a"`, open: true, broken: true},
+		{text: `{"a":`, open: true, broken: true},
+		{text: `{"a":1`, open: true, broken: true},
+		{text: `{"a":"}`, open: true, broken: true},
+		{text: `{"a":"\"}`, open: true, broken: true},
+		{text: `{"a":"\u00`, open: true, broken: true},
+		{text: `[[[]`, open: true, broken: true},
+		{text: `{}`},
+		{text: ` {"a":[1,-2.5e+3,true,null,"x",{}],"b":{"c":"\\\"\u0041é\/"}} ` + "\n"},
+		{text: `[]`},
+		{text: `"a"`},
+		{text: `1`},
+		{text: `12`},
+		{text: `null`},
+		{text: `{}{}`, broken: true},
+		{text: `{}x`, broken: true},
+		{text: `{'a':1}`, broken: true},
+		{text: `{"a":True}`, broken: true},
+		{text: `{"a" 1}`, broken: true},
+		{text: `{"a":1,}`, broken: true},
+		{text: `{"a":1 "b":2}`, broken: true},
+		{text: `[1,]`, broken: true},
+		{text: `[1}`, broken: true},
+		{text: `{1:2}`, broken: true},
+		{text: `}`, broken: true},
+		{text: "{\"a\":\"line\nbreak\"}", broken: true},
+		{text: `{"a":"\x"}`, broken: true},
+		{text: `<arg>`, broken: true},
+		{text: strings.Repeat("[", 64), open: true, broken: true},
+		{text: strings.Repeat("[", 64) + strings.Repeat("]", 64)},
+		{text: strings.Repeat("[", 65)}, // not followed, so nothing is claimed
+	} {
+		var in callInput
+		in.write(quoted(t, tt.text))
+		assert.Equal(t, tt.open, in.isOpen(), "open: %s", tt.text)
+		assert.Equal(t, tt.broken, in.isBroken(), "broken: %s", tt.text)
+		assert.Equal(t, tt.empty, in.isEmpty(), "empty: %s", tt.text)
+	}
+}
+
+// randomJSON writes a random value, sometimes with a fault.
+func randomJSON(r *rand.Rand, depth int) string {
+	pick := func(from ...string) string { return from[r.IntN(len(from))] }
+	if r.IntN(40) == 0 {
+		return pick("", "'a'", "{", "}", "[", "]", ",", ":", "True", `"`, "\n", `\`, "{}{}")
+	}
+	space := pick("", "", "", " ", "\n")
+	switch n := r.IntN(6); {
+	case n == 0 && depth > 0:
+		parts := make([]string, r.IntN(4))
+		for i := range parts {
+			parts[i] = randomJSON(r, depth-1)
+		}
+		return space + "[" + strings.Join(parts, ",") + "]" + space
+	case n <= 2 && depth > 0:
+		parts := make([]string, r.IntN(4))
+		for i := range parts {
+			parts[i] = pick(`"a"`, `"b c"`, `"\u00e9"`, `"\\"`, `"\""`) + space + ":" + randomJSON(r, depth-1)
+		}
+		return space + "{" + strings.Join(parts, ",") + "}" + space
+	case n == 3:
+		return pick(`"x"`, `""`, `"é\n\t\"{[}]"`, `"\ud83d\ude00"`)
+	default:
+		return pick("1", "-2", "3.5", "true", "false", "null", "1e9")
+	}
+}
+
+// At every cut, encoding/json is the judge of what is one value and what is none; and how the
+// text was divided and escaped does not matter.
+func TestCallInputAgainstJSON(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 4000 {
+		text := randomJSON(r, 5)
+		if strings.TrimSpace(text) != "" && strings.IndexAny(strings.TrimSpace(text)[:1], "{[\"") != 0 {
+			continue // a scalar at the top may be whole at any time
+		}
+		for cut := range len(text) + 1 {
+			if cut < len(text) && text[cut] >= 0x80 && text[cut] < 0xc0 {
+				continue // not within a character
+			}
+			in := pieces(t, r, text[:cut])
+			if json.Valid([]byte(text[:cut])) {
+				assert.False(t, in.isOpen(), "%q", text[:cut])
+				assert.False(t, in.isBroken(), "%q", text[:cut])
+			} else {
+				assert.True(t, in.isBroken() || in.isEmpty(), "%q", text[:cut])
+			}
+		}
+	}
+}
+
+// pieces writes a text in random pieces, some with every character escaped.
+func pieces(t *testing.T, r *rand.Rand, text string) callInput {
+	t.Helper()
+	var in callInput
+	runes := []rune(text)
+	for len(runes) > 0 {
+		n := 1 + r.IntN(len(runes))
+		raw := quoted(t, string(runes[:n]))
+		if r.IntN(3) == 0 {
+			raw = nil
+			for _, c := range string(runes[:n]) {
+				if c > 0xffff {
+					raw = append(raw, quoted(t, string(c))...)
+				} else {
+					raw = append(raw, []byte(`\u`+hex4(c))...)
+				}
+			}
+		}
+		in.write(raw)
+		runes = runes[n:]
+	}
+	return in
+}
+
+func hex4(c rune) string {
+	const digits = "0123456789abcdefABCDEF"
+	return string([]byte{digits[c>>12&15], digits[c>>8&15], digits[c>>4&15], digits[c&15]})
+}
+
+// The grammar at a depth of a million costs no memory and no more time than its bytes.
+func TestCallInputOfManyBraces(t *testing.T) {
+	var in callInput
+	in.write([]byte(strings.Repeat("{", 1<<20)))
+	assert.False(t, in.isOpen())
+	in = callInput{}
+	for range 1 << 20 {
+		in.write([]byte(`{}`))
+	}
+	assert.True(t, in.isBroken())
+}
