@@ -378,10 +378,24 @@ const (
 
 	// StreamToolInputsCompletedKey is the key of
 	// "llm.stream.tool_inputs_completed". How many inputs of client-executed tool
-	// calls were completed.
+	// calls were complete, so that a client may have executed the call.
+	//
+	// An input is complete as soon as any client could execute the call: the
+	// provider said so, the input is one whole JSON value or no JSON, or another
+	// part of the answer followed it. Only a call whose input is an open JSON
+	// value was executed by no client.
 	//
 	// Type: int. Written by the client.
 	StreamToolInputsCompletedKey = attribute.Key("llm.stream.tool_inputs_completed")
+
+	// StreamToolInputsInvalidKey is the key of "llm.stream.tool_inputs_invalid".
+	// How many inputs of client-executed tool calls were not JSON although the
+	// provider had said that they were complete.
+	//
+	// Absent if there are none.
+	//
+	// Type: int. Written by the client.
+	StreamToolInputsInvalidKey = attribute.Key("llm.stream.tool_inputs_invalid")
 
 	// StreamToolCallsKey is the key of "llm.stream.tool_calls". How many tool
 	// calls were handed over to the application.
@@ -390,7 +404,8 @@ const (
 	StreamToolCallsKey = attribute.Key("llm.stream.tool_calls")
 
 	// StreamToolCallIDsKey is the key of "llm.stream.tool_call_ids". Ids of the
-	// tool calls that were handed over to the application.
+	// tool calls whose input was complete, so that a client may have executed
+	// them.
 	//
 	// At most 64 entries of at most 256 bytes. llm.stream.tool_calls has the full
 	// count.
@@ -835,9 +850,16 @@ func StreamToolInputsStarted(val int) attribute.KeyValue {
 
 // StreamToolInputsCompleted is the attribute
 // "llm.stream.tool_inputs_completed". How many inputs of client-executed tool
-// calls were completed.
+// calls were complete, so that a client may have executed the call.
 func StreamToolInputsCompleted(val int) attribute.KeyValue {
 	return StreamToolInputsCompletedKey.Int(val)
+}
+
+// StreamToolInputsInvalid is the attribute "llm.stream.tool_inputs_invalid".
+// How many inputs of client-executed tool calls were not JSON although the
+// provider had said that they were complete.
+func StreamToolInputsInvalid(val int) attribute.KeyValue {
+	return StreamToolInputsInvalidKey.Int(val)
 }
 
 // StreamToolCalls is the attribute "llm.stream.tool_calls". How many tool calls
@@ -847,7 +869,7 @@ func StreamToolCalls(val int) attribute.KeyValue {
 }
 
 // StreamToolCallIDs is the attribute "llm.stream.tool_call_ids". Ids of the
-// tool calls that were handed over to the application.
+// tool calls whose input was complete, so that a client may have executed them.
 func StreamToolCallIDs(val ...string) attribute.KeyValue {
 	return StreamToolCallIDsKey.StringSlice(val)
 }

@@ -432,6 +432,9 @@ const (
 	CauseTimeout
 	// CauseCancelled is "cancelled". The provider cancelled the response.
 	CauseCancelled
+	// CauseUnknownEnd is "unknown_end". The answer ended for a reason that is not
+	// known to be a good one.
+	CauseUnknownEnd
 	// CauseDNSNotFound is "dns_not_found". The host name does not exist.
 	CauseDNSNotFound
 	// CauseDNSTemporary is "dns_temporary". The name server could not answer at
@@ -489,6 +492,9 @@ const (
 	// CauseEventTooLong is "event_too_long". One event was longer than can be
 	// decoded.
 	CauseEventTooLong
+	// CauseInvalidToolInput is "invalid_tool_input". The answer ended with a tool
+	// call whose input is not JSON, or announced a call that it does not have.
+	CauseInvalidToolInput
 	// CauseMaxOutputTokens is "max_output_tokens". The limit on output tokens was
 	// reached.
 	CauseMaxOutputTokens
@@ -517,6 +523,9 @@ const (
 	CauseSwallowedError
 	// CauseNoContent is "no_content". The answer had no content.
 	CauseNoContent
+	// CauseReasoningOnly is "reasoning_only". The answer had reasoning and no
+	// other content.
+	CauseReasoningOnly
 	// CausePanic is "panic". The tool panicked.
 	CausePanic
 	// CauseExecutionError is "execution_error". The tool returned an error.
@@ -572,6 +581,7 @@ var causeNames = [...]string{
 	"server_error",
 	"timeout",
 	"cancelled",
+	"unknown_end",
 	"dns_not_found",
 	"dns_temporary",
 	"connect_refused",
@@ -593,6 +603,7 @@ var causeNames = [...]string{
 	"malformed_event",
 	"unexpected_content_type",
 	"event_too_long",
+	"invalid_tool_input",
 	"max_output_tokens",
 	"content_filter",
 	"refusal",
@@ -604,6 +615,7 @@ var causeNames = [...]string{
 	"invalid_signature",
 	"swallowed_error",
 	"no_content",
+	"reasoning_only",
 	"panic",
 	"execution_error",
 	"interrupted",
@@ -674,6 +686,8 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseTimeout, true
 	case "cancelled":
 		return CauseCancelled, true
+	case "unknown_end":
+		return CauseUnknownEnd, true
 	case "dns_not_found":
 		return CauseDNSNotFound, true
 	case "dns_temporary":
@@ -716,6 +730,8 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseUnexpectedContentType, true
 	case "event_too_long":
 		return CauseEventTooLong, true
+	case "invalid_tool_input":
+		return CauseInvalidToolInput, true
 	case "max_output_tokens":
 		return CauseMaxOutputTokens, true
 	case "content_filter":
@@ -738,6 +754,8 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseSwallowedError, true
 	case "no_content":
 		return CauseNoContent, true
+	case "reasoning_only":
+		return CauseReasoningOnly, true
 	case "panic":
 		return CausePanic, true
 	case "execution_error":
@@ -793,6 +811,7 @@ func CauseValues() []Cause {
 		CauseServerError,
 		CauseTimeout,
 		CauseCancelled,
+		CauseUnknownEnd,
 		CauseDNSNotFound,
 		CauseDNSTemporary,
 		CauseConnectRefused,
@@ -814,6 +833,7 @@ func CauseValues() []Cause {
 		CauseMalformedEvent,
 		CauseUnexpectedContentType,
 		CauseEventTooLong,
+		CauseInvalidToolInput,
 		CauseMaxOutputTokens,
 		CauseContentFilter,
 		CauseRefusal,
@@ -825,6 +845,7 @@ func CauseValues() []Cause {
 		CauseInvalidSignature,
 		CauseSwallowedError,
 		CauseNoContent,
+		CauseReasoningOnly,
 		CausePanic,
 		CauseExecutionError,
 		CauseInterrupted,

@@ -6,7 +6,7 @@ import "github.com/otelllm/otelllm-go/semconv"
 // retry; a guard ensures that.
 func (k *risk) confidence() semconv.Confidence {
 	switch {
-	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned:
+	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned, k.cause == semconv.CauseUnknownEnd:
 		return semconv.ConfidenceLow
 	case k.basis == Typed && k.observed():
 		return semconv.ConfidenceHigh

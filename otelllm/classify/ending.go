@@ -10,12 +10,24 @@ type ending struct {
 	provider  semconv.ProviderErrorKind // also set by an HTTP status >= 400 alone
 	transport semconv.TransportCause
 	finish    Finish
-	content   Fact // whether any part of an answer arrived: text, reasoning, a tool input, a provider tool
+	answer    answer
 	failed    Fact // whether the producer marked the request as failed
 	upstream  Upstream
 	connected Fact          // whether a connection was made; No only in phase before_connection
 	history   semconv.Cause // what is wrong with the history that the provider refused; unset if nothing shows that
 }
+
+// answer is what arrived of an answer, as far as the class table asks.
+type answer uint8
+
+const (
+	answerUnknown   answer = iota // it is not known whether anything did
+	answerNone                    // nothing
+	answerReasoning               // nothing but reasoning
+	answerText                    // text, and no call
+	answerCalls                   // calls, or something that may be one
+	answerInvalid                 // a call whose input is not JSON
+)
 
 // classification is the result of the class table.
 type classification struct {
@@ -33,7 +45,7 @@ func endingOf(r *Request) ending {
 		provider:  r.Provider.Kind,
 		transport: r.Transport.Cause,
 		finish:    r.Finish,
-		content:   content(r),
+		answer:    r.answer(),
 		failed:    r.Failed,
 		upstream:  r.Upstream,
 		connected: NotObserved,
@@ -73,10 +85,35 @@ func (r *Request) answerCutOff() bool {
 	}
 }
 
-// content reports whether any part of an answer arrived.
-func content(r *Request) Fact {
+// answer returns what arrived of the answer.
+func (r *Request) answer() answer {
+	called := r.anyOf(r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted)
+	text, reasoning := r.anyOf(r.Text), r.anyOf(r.Reasoning)
+	switch {
+	case r.ToolInputsInvalid.N() > 0:
+		return answerInvalid
+	case called == No && text == Yes:
+		return answerText
+	case called == Yes || text == Yes:
+		return answerCalls
+	case called == NotObserved || text == NotObserved:
+		if reasoning == Yes {
+			return answerCalls
+		}
+		return answerUnknown
+	case reasoning == Yes:
+		return answerReasoning
+	case reasoning == NotObserved:
+		return answerUnknown
+	default:
+		return answerNone
+	}
+}
+
+// anyOf reports whether any of these parts of an answer arrived.
+func (r *Request) anyOf(parts ...Count) Fact {
 	seen := No
-	for _, c := range [...]Count{r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted} {
+	for _, c := range parts {
 		switch c.atLeast(r.mayHoldMore()).Fact() {
 		case Yes:
 			return Yes
@@ -128,7 +165,7 @@ func (e ending) classify() classification {
 		return classification{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
 
 	case e.end == semconv.StreamEndEOF,
-		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.content != No:
+		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.answer != answerNone:
 		// The stream closed cleanly, but the protocol did not confirm that the answer is
 		// complete. [DONE] does not confirm it.
 		return classification{semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.OriginTransport}
@@ -136,8 +173,17 @@ func (e ending) classify() classification {
 	case e.complete() && e.finish.limited() != semconv.CauseUnset:
 		return classification{semconv.ClassOutputLimited, e.finish.limited(), semconv.OriginProvider}
 
+	case e.complete() && e.finish == FinishOther:
+		return classification{semconv.ClassProviderError, semconv.CauseUnknownEnd, semconv.OriginProvider}
+
+	case e.complete() && (e.answer == answerInvalid || e.answer == answerText && e.finish == FinishToolCalls):
+		return classification{semconv.ClassProtocolViolation, semconv.CauseInvalidToolInput, semconv.OriginProvider}
+
 	case e.empty() && e.upstream.Failed == Yes:
 		return classification{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
+
+	case e.empty() && e.answer == answerReasoning:
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseReasoningOnly, semconv.OriginProvider}
 
 	case e.empty():
 		return classification{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
@@ -150,10 +196,11 @@ func (e ending) classify() classification {
 	}
 }
 
-// empty reports whether the answer is complete and has no content, although content was
-// due.
+// empty reports whether the answer is complete and has no content but reasoning, although
+// content was due.
 func (e ending) empty() bool {
-	return e.complete() && e.content == No && e.finish != FinishNothingDue && e.finish != FinishWaiting
+	due := e.finish != FinishNothingDue && e.finish != FinishWaiting
+	return e.complete() && due && (e.answer == answerNone || e.answer == answerReasoning)
 }
 
 // providerFailure returns the classification of an error status or an error event of this

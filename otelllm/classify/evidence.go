@@ -114,6 +114,7 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 	e.positive(string(semconv.StreamReasoningChunksKey), r.Reasoning)
 	e.positive(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
 	e.positive(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
+	e.positive(string(semconv.StreamToolInputsInvalidKey), r.ToolInputsInvalid)
 	e.count(string(semconv.StreamToolCallsKey), r.ToolCalls)
 	if len(r.ProviderTools) > 0 {
 		e.count(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)

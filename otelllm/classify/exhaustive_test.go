@@ -20,12 +20,12 @@ var table = map[string]struct{ causes, origins string }{
 	"watchdog_timeout":   {"connect first_progress idle total unknown", "watchdog"},
 	"local_abort":        {"user application shutdown deadline consumer_closed unknown", "local"},
 	"history_broken":     {"missing_output missing_call lost_state invalid_signature", "application"},
-	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown", "provider gateway"},
+	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown unknown_end", "provider gateway"},
 	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused unknown", "transport"},
 	"stream_interrupted": {"write_failed closed_before_headers header_timeout body_truncated connection_reset h2_stream_reset h2_goaway connection_lost clean_eof unknown", "transport"},
-	"protocol_violation": {"malformed_event unexpected_content_type event_too_long", "provider"},
+	"protocol_violation": {"malformed_event unexpected_content_type event_too_long invalid_tool_input", "provider"},
 	"output_limited":     {"unknown max_output_tokens content_filter refusal context_window paused", "provider"},
-	"empty_completion":   {"swallowed_error no_content", "provider gateway"},
+	"empty_completion":   {"swallowed_error no_content reasoning_only", "provider gateway"},
 	"tool_failed":        {"panic execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
 	"tool_output_lost":   {"delivery_failed never_answered omitted_from_retry", "application"},
 	"application_error":  {"run_error invalid_url invalid_request", "application"},
@@ -47,8 +47,11 @@ var walkEvery = race.Every(9)
 var (
 	facts    = []Fact{NotObserved, No, Yes}
 	bases    = []Basis{Inferred, Corroborated, Typed}
-	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishStop, FinishToolCalls, FinishWaiting, FinishLimited, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
+	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishUnstated, FinishStop, FinishToolCalls, FinishWaiting, FinishLimited, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
 )
+
+// numAnswers is the number of the values of an answer.
+const numAnswers = int(answerInvalid) + 1
 
 // TestEveryEnding checks the class table over every combination of what it reads, except
 // the kind of a broken history and the class of an upstream failure: see TestBrokenHistory
@@ -57,7 +60,7 @@ func TestEveryEnding(t *testing.T) {
 	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
 	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
 	step := walkStep(211)
-	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * 3 * 3 * 3 * 3
+	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * numAnswers * 3 * 3 * 3
 	t.Logf("%d combinations", combinations)
 
 	for i, end := range ends {
@@ -74,13 +77,13 @@ func TestEveryEnding(t *testing.T) {
 					for _, kind := range kinds {
 						for _, cause := range transports {
 							for _, finish := range finishAs {
-								for f := range 81 {
+								for f := range numAnswers * 27 {
 									if n++; n%step != 0 {
 										continue
 									}
 									e := ending{
 										watchdog: watchdog, abort: abort, end: end, provider: kind, transport: cause, finish: finish,
-										content: facts[f%3], failed: facts[f/3%3], upstream: Upstream{Failed: facts[f/9%3]}, connected: facts[f/27],
+										answer: answer(f % numAnswers), failed: facts[f/numAnswers%3], upstream: Upstream{Failed: facts[f/numAnswers/3%3]}, connected: facts[f/numAnswers/9],
 									}
 									c := e.classify()
 									if problem := endingProblem(e, c); problem != "" {
@@ -138,9 +141,13 @@ func endingProblem(e ending, c classification) string {
 		return "a missing finish reason passes as success"
 	case c.class == 0 && e.finish.limited() != 0 && e.complete():
 		return "a limit passes as success"
-	case c.class == semconv.ClassProviderError && e.provider == 0 && e.end != semconv.StreamEndHTTPError:
+	case c.class == 0 && e.complete() && e.finish == FinishOther:
+		return "an end that is not known to be good passes as success"
+	case c.class == 0 && e.complete() && e.answer == answerInvalid:
+		return "a call that cannot be read passes as success"
+	case c.class == semconv.ClassProviderError && e.provider == 0 && e.end != semconv.StreamEndHTTPError && c.cause != semconv.CauseUnknownEnd:
 		return "the provider is blamed without a word from it"
-	case c.class == semconv.ClassEmptyCompletion && e.content != No:
+	case c.class == semconv.ClassEmptyCompletion && e.answer != answerNone && e.answer != answerReasoning:
 		return "empty without having looked"
 	case c.cause == semconv.CauseSwallowedError && e.upstream.Failed != Yes:
 		return "swallowed error without an upstream failure"
@@ -469,7 +476,7 @@ func summaryProblem(d *Diagnosis, k *risk) string {
 		return "the summary denies a tool that may have run"
 	case (d.SummaryKey == semconv.SummaryKeyToolWithEffectsRan || d.SummaryKey == semconv.SummaryKeyToolOfUnknownEffectRan) && k.started == 0:
 		return "the summary names a tool that did not run"
-	case strings.HasPrefix(s, textProviderError) != (d.Class == semconv.ClassProviderError):
+	case strings.HasPrefix(s, textProviderError) != (d.Class == semconv.ClassProviderError && d.Cause != semconv.CauseUnknownEnd):
 		return "the summary blames the provider wrongly"
 	case d.SummaryKey == semconv.SummaryKeyUnset:
 		return "a summary without a key"

@@ -96,7 +96,8 @@ const (
 	FinishNotObserved   Finish = iota // the producer does not record finish reasons
 	FinishMissing                     // a finish reason was due and never arrived
 	FinishNothingDue                  // the request asked for no answer, such as one that loads a model
-	FinishOther                       // an unknown reason: the model finished
+	FinishOther                       // a reason that is not known to be a good end
+	FinishUnstated                    // the server ended the answer, and sends no reasons
 	FinishStop                        // the model finished
 	FinishToolCalls                   // the model requests tool calls
 	FinishWaiting                     // the answer waits for a person or for a background job
@@ -209,6 +210,7 @@ type Request struct {
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // calls that the client executes
 	CallIDs                                           []string // complete calls, at most MaxIDs
 	OpenCallIDs                                       []string // calls whose input began and never completed, at most MaxIDs
+	ToolInputsInvalid                                 Count    // calls whose input is not JSON at its end
 	ProviderTools                                     []string // provider-executed tools that the request offered, at most MaxIDs; nil if not observed
 	ProviderToolsStarted                              Count
 

@@ -14,6 +14,9 @@ var finishes = map[string]Finish{
 	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
+	"compaction": FinishNothingDue, // Anthropic, and the Responses API: a summary of the history, for the model
+
+	"unstated": FinishUnstated, // of this project: [DONE] came after content, and not one reason
 
 	// A background job of OpenAI or xAI, and an MCP call that a person has to approve.
 	"queued": FinishWaiting, "in_progress": FinishWaiting, "deferred": FinishWaiting, "approval_required": FinishWaiting,
@@ -35,7 +38,7 @@ var finishes = map[string]Finish{
 
 	"model_context_window_exceeded": FinishContextWindow, "model_length": FinishContextWindow,
 
-	"pause_turn": FinishPaused, "pause": FinishPaused, "compaction": FinishPaused,
+	"pause_turn": FinishPaused, "pause": FinishPaused,
 	"steered": FinishPaused, // of the Responses API: another answer follows, with what the user has added
 
 	"error": FinishMissing, "unknown": FinishMissing, "interrupted": FinishMissing,

@@ -130,7 +130,7 @@ func transient(k *risk) bool {
 		}
 	case semconv.ClassProviderError:
 		switch k.cause {
-		case semconv.CauseRateLimited, semconv.CauseOverloaded, semconv.CauseServerError, semconv.CauseTimeout:
+		case semconv.CauseRateLimited, semconv.CauseOverloaded, semconv.CauseServerError, semconv.CauseTimeout, semconv.CauseUnknownEnd:
 			return true
 		default:
 			return false

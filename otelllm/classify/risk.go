@@ -319,22 +319,12 @@ func (r *Request) cannotHaveAnswer() bool {
 		BeforeConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
-// looksComplete reports whether the stream ended within a call in a way that some clients
-// take for the end of the answer: with the end of the bytes, clean or too early, or with
-// its last event, which may be an error or a [DONE] without a finish reason. Such a client
-// hands over the call with the input so far. AWS's client does so even if the bytes end
-// too early.
-func (r *Request) looksComplete() bool {
-	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent || r.Transport.Cause == semconv.TransportCauseBodyTruncated
-	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
-}
-
 // callState returns what happened to the calls of one response.
 func (j *judge) callState(pos int) callState {
 	r := j.requestAt(int32(pos))
 	ready, known := r.readyCalls()
 	switch {
-	case !known, r.looksComplete() && !j.toolsRecorded():
+	case !known:
 		return callsUnknown
 	case ready == 0:
 		return callsNone

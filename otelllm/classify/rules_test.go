@@ -305,29 +305,29 @@ func TestRows(t *testing.T) {
 		{"no response, connected", ending{end: noResponse, connected: Yes}, "stream_interrupted/unknown/transport"},
 		{"no response", ending{end: noResponse}, "stream_interrupted/unknown/transport"},
 		{"no response, reset", ending{end: noResponse, connected: No, transport: semconv.TransportCauseConnectionReset}, "stream_interrupted/connection_reset/transport"},
-		{"not connected, and whole", ending{end: terminal, connected: No, finish: FinishStop, content: Yes}, "//"},
+		{"not connected, and whole", ending{end: terminal, connected: No, finish: FinishStop, answer: answerCalls}, "//"},
 		{"read error", ending{end: semconv.StreamEndReadError}, "stream_interrupted/unknown/transport"},
-		{"end of file", ending{end: semconv.StreamEndEOF, finish: FinishStop, content: Yes, failed: No}, "stream_interrupted/clean_eof/transport"},
-		{"text, and no reason", ending{end: terminal, finish: FinishMissing, content: Yes}, "stream_interrupted/clean_eof/transport"},
+		{"end of file", ending{end: semconv.StreamEndEOF, finish: FinishStop, answer: answerCalls, failed: No}, "stream_interrupted/clean_eof/transport"},
+		{"text, and no reason", ending{end: terminal, finish: FinishMissing, answer: answerCalls}, "stream_interrupted/clean_eof/transport"},
 		{"no reason, content unknown", ending{end: terminal, finish: FinishMissing}, "stream_interrupted/clean_eof/transport"},
-		{"nothing, and no reason", ending{end: terminal, finish: FinishMissing, content: No}, "empty_completion/no_content/provider"},
-		{"no end, and no reason", ending{finish: FinishMissing, content: Yes}, "//"},
-		{"no reason, and failed", ending{finish: FinishMissing, content: Yes, failed: Yes}, "unclassified/unknown/unknown"},
+		{"nothing, and no reason", ending{end: terminal, finish: FinishMissing, answer: answerNone}, "empty_completion/no_content/provider"},
+		{"no end, and no reason", ending{finish: FinishMissing, answer: answerCalls}, "//"},
+		{"no reason, and failed", ending{finish: FinishMissing, answer: answerCalls, failed: Yes}, "unclassified/unknown/unknown"},
 		{"nothing known of a failure", ending{failed: Yes}, "unclassified/unknown/unknown"},
 		{"nothing known", ending{}, "//"},
-		{"nothing in it", ending{end: terminal, finish: FinishStop, content: No}, "empty_completion/no_content/provider"},
-		{"nothing in it, upstream failed", ending{end: terminal, finish: FinishStop, content: No, upstream: Upstream{Failed: Yes}}, "empty_completion/swallowed_error/gateway"},
+		{"nothing in it", ending{end: terminal, finish: FinishStop, answer: answerNone}, "empty_completion/no_content/provider"},
+		{"nothing in it, upstream failed", ending{end: terminal, finish: FinishStop, answer: answerNone, upstream: Upstream{Failed: Yes}}, "empty_completion/swallowed_error/gateway"},
 		{"nothing seen in it", ending{end: terminal, finish: FinishStop}, "//"},
-		{"nothing was due", ending{end: terminal, finish: FinishNothingDue, content: No}, "//"},
-		{"it waits", ending{end: terminal, finish: FinishWaiting, content: No}, "//"},
-		{"a limit", ending{end: terminal, finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
-		{"a limit, by the reason alone", ending{finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
-		{"a filter", ending{end: terminal, finish: FinishContentFilter, content: Yes}, "output_limited/content_filter/provider"},
-		{"a refusal", ending{end: terminal, finish: FinishRefusal, content: Yes}, "output_limited/refusal/provider"},
-		{"a full window", ending{end: terminal, finish: FinishContextWindow, content: Yes}, "output_limited/context_window/provider"},
-		{"paused", ending{end: terminal, finish: FinishPaused, content: Yes}, "output_limited/paused/provider"},
-		{"no reason and nothing in it, without an end", ending{finish: FinishMissing, content: No}, "//"},
-		{"a limit, and reset", ending{end: semconv.StreamEndReadError, finish: FinishMaxTokens, content: Yes}, "stream_interrupted/unknown/transport"},
+		{"nothing was due", ending{end: terminal, finish: FinishNothingDue, answer: answerNone}, "//"},
+		{"it waits", ending{end: terminal, finish: FinishWaiting, answer: answerNone}, "//"},
+		{"a limit", ending{end: terminal, finish: FinishMaxTokens, answer: answerCalls}, "output_limited/max_output_tokens/provider"},
+		{"a limit, by the reason alone", ending{finish: FinishMaxTokens, answer: answerCalls}, "output_limited/max_output_tokens/provider"},
+		{"a filter", ending{end: terminal, finish: FinishContentFilter, answer: answerCalls}, "output_limited/content_filter/provider"},
+		{"a refusal", ending{end: terminal, finish: FinishRefusal, answer: answerCalls}, "output_limited/refusal/provider"},
+		{"a full window", ending{end: terminal, finish: FinishContextWindow, answer: answerCalls}, "output_limited/context_window/provider"},
+		{"paused", ending{end: terminal, finish: FinishPaused, answer: answerCalls}, "output_limited/paused/provider"},
+		{"no reason and nothing in it, without an end", ending{finish: FinishMissing, answer: answerNone}, "//"},
+		{"a limit, and reset", ending{end: semconv.StreamEndReadError, finish: FinishMaxTokens, answer: answerCalls}, "stream_interrupted/unknown/transport"},
 		{"closed", ending{end: semconv.StreamEndConsumerClosed}, "local_abort/unknown/local"},
 		{"closed after an error", ending{end: semconv.StreamEndConsumerClosed, provider: semconv.ProviderErrorKindOverloaded}, "provider_error/overloaded/provider"},
 		{"closed after a violation", ending{end: semconv.StreamEndConsumerClosed, transport: semconv.TransportCauseMalformedEvent}, "protocol_violation/malformed_event/provider"},
@@ -379,23 +379,27 @@ func TestContent(t *testing.T) {
 		"provider's tool": func(r *Request) *Count { return &r.ProviderToolsStarted },
 	} {
 		r := nothing()
-		assert.Equal(t, No, content(&r))
+		assert.Equal(t, answerNone, r.answer())
 		*count(&r) = 0
-		assert.Equal(t, NotObserved, content(&r), name)
+		assert.Equal(t, answerUnknown, r.answer(), name)
 		*count(&r) = Counted(1)
-		assert.Equal(t, Yes, content(&r), name)
+		want := map[string]answer{"text": answerText, "reasoning": answerReasoning}[name]
+		if want == 0 {
+			want = answerCalls
+		}
+		assert.Equal(t, want, r.answer(), name)
 		r.Unread = true
-		assert.Equal(t, Yes, content(&r), name)
+		assert.Equal(t, answerCalls, r.answer(), "%s, and there may be more", name)
 	}
 	r := nothing()
 	r.Unread = true
-	assert.Equal(t, NotObserved, content(&r))
+	assert.Equal(t, answerUnknown, r.answer())
 	r = nothing()
 	r.Finish = FinishOther
-	assert.Equal(t, NotObserved, content(&r))
+	assert.Equal(t, answerUnknown, r.answer())
 	r = nothing()
 	r.Text, r.ProviderToolsStarted = 0, Counted(1)
-	assert.Equal(t, Yes, content(&r), "what was seen outweighs what was not observed")
+	assert.Equal(t, answerCalls, r.answer(), "what was seen outweighs what was not observed")
 }
 
 // TestCleanup: a run did not end on a request that was stopped because another one failed,
@@ -513,7 +517,7 @@ func TestTransient(t *testing.T) {
 		"stream_interrupted": table["stream_interrupted"].causes,
 		"empty_completion":   table["empty_completion"].causes,
 		"connection_failed":  "dns_temporary connect_refused connect_unreachable connect_timeout proxy unknown tls",
-		"provider_error":     "rate_limited overloaded server_error timeout",
+		"provider_error":     "rate_limited overloaded server_error timeout unknown_end",
 		"protocol_violation": table["protocol_violation"].causes,
 		"local_abort":        "deadline",
 		"application_error":  "run_error",

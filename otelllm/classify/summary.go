@@ -74,6 +74,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		}
 		return text
 	case semconv.ClassProviderError:
+		if cause == semconv.CauseUnknownEnd {
+			return "The model's answer ended for a reason that is not known to be a good one"
+		}
 		return withCause(textProviderError, cause)
 	case semconv.ClassConnectionFailed:
 		return withCause("The connection to the model could not be established", cause)
@@ -91,6 +94,9 @@ func failureText(d *Diagnosis, k *risk) string {
 	case semconv.ClassEmptyCompletion:
 		if cause == semconv.CauseSwallowedError {
 			return "The model's answer was empty because a gateway hid an error of its upstream"
+		}
+		if cause == semconv.CauseReasoningOnly {
+			return "The model's answer had nothing but reasoning"
 		}
 		return "The model's answer was complete but empty"
 	case semconv.ClassToolFailed:
@@ -169,20 +175,22 @@ var causeTexts = map[semconv.Cause]string{
 	semconv.CauseUnexpectedContentType: "unexpected content type, such as a web page",
 	semconv.CauseEventTooLong:          "an event was too long",
 	semconv.CauseMaxOutputTokens:       "output token limit reached",
-	semconv.CauseContentFilter:         "content filter",
-	semconv.CauseRefusal:               "the model refused",
-	semconv.CauseContextWindow:         "context window full",
-	semconv.CausePaused:                "the model paused",
-	semconv.CauseExecutionError:        "it returned an error",
-	semconv.CauseTimeout:               "it timed out",
-	semconv.CauseCancelled:             "it was cancelled",
-	semconv.CauseInterrupted:           "it was interrupted",
-	semconv.CauseRejected:              "the call was rejected",
-	semconv.CauseInvalidInput:          "invalid input",
-	semconv.CauseIncompleteInput:       "it ran on an incomplete input",
-	semconv.CauseDeliveryFailed:        "sending it failed",
-	semconv.CauseNeverAnswered:         "the run ended before it was sent",
-	semconv.CauseOmittedFromRetry:      "a later request left it out",
+
+	semconv.CauseInvalidToolInput: "the input of a tool call is not valid",
+	semconv.CauseContentFilter:    "content filter",
+	semconv.CauseRefusal:          "the model refused",
+	semconv.CauseContextWindow:    "context window full",
+	semconv.CausePaused:           "the model paused",
+	semconv.CauseExecutionError:   "it returned an error",
+	semconv.CauseTimeout:          "it timed out",
+	semconv.CauseCancelled:        "it was cancelled",
+	semconv.CauseInterrupted:      "it was interrupted",
+	semconv.CauseRejected:         "the call was rejected",
+	semconv.CauseInvalidInput:     "invalid input",
+	semconv.CauseIncompleteInput:  "it ran on an incomplete input",
+	semconv.CauseDeliveryFailed:   "sending it failed",
+	semconv.CauseNeverAnswered:    "the run ended before it was sent",
+	semconv.CauseOmittedFromRetry: "a later request left it out",
 }
 
 // withCause adds the cause in parentheses, unless it is unknown or adds nothing.

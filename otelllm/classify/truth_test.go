@@ -60,27 +60,35 @@ func TestRequests(t *testing.T) {
 		{"cut, a part of it not read", all(cut, unread), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
 		{"a part not read, text counted before", all(cut, unread, func(r *Request) { r.Text = Counted(1) }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
 		{"whole, a part not read", all(finish(FinishStop), unread), "", ""},
-		{"an unknown reason for the end", finish(FinishOther), "", ""},
+		{"an unknown reason for the end", finish(FinishOther), "provider_error/unknown_end@stream_end user_confirmed_retry (tool_state_unknown)", "provider"},
+		{"an end without a reason, of a server that sends none", all(finish(FinishUnstated), func(r *Request) { r.Text = Counted(1) }), "", ""},
+		{"reasoning, and nothing else", all(finish(FinishStop), func(r *Request) { r.Reasoning = Counted(1) }), "empty_completion/reasoning_only@stream_end safe_auto_retry (reasoning_only)", "provider"},
+		{"reasoning, and a call that is not there", all(finish(FinishToolCalls), func(r *Request) { r.Reasoning = Counted(1) }), "empty_completion/reasoning_only@stream_end safe_auto_retry (reasoning_only)", "provider"},
+		{"text, and a call that is not there", all(finish(FinishToolCalls), func(r *Request) { r.Text = Counted(1) }), "protocol_violation/invalid_tool_input@stream_end user_confirmed_retry (visible_output)", "provider"},
+		{"text, and calls that nothing counts", all(finish(FinishToolCalls), func(r *Request) { r.Text, r.ToolInputsStarted, r.ToolCalls = Counted(1), 0, 0 }), "", ""},
+		{"a call that is not JSON", all(calls("a"), func(r *Request) { r.ToolInputsInvalid = Counted(1) }), "protocol_violation/invalid_tool_input@stream_end user_confirmed_retry (tool_state_unknown)", "provider"},
+		{"a call that is not JSON, cut by a limit", all(calls("a"), func(r *Request) { r.ToolInputsInvalid, r.Finish = Counted(1), FinishMaxTokens }), "output_limited/max_output_tokens@stream_end no_retry (not_transient)", "provider"},
 		{"nothing in it", finish(FinishStop), "empty_completion/no_content@stream_end safe_auto_retry (no_output)", "provider"},
 		{"no answer was due", finish(FinishNothingDue), "", ""},
 		{"waits for an approval", finish(FinishWaiting), "", ""},
-		// A clean end within a call: clients hand over the call as it is.
+		// Within a call, however the stream ended: its input is the beginning of a JSON value, and
+		// no client can execute it.
 		{"a clean end within a call", func(r *Request) {
 			r.Ended, r.Phase, r.Finish, r.Transport.Cause = semconv.StreamEndEOF, semconv.PhaseToolInput, FinishMissing, semconv.TransportCauseCleanEOF
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
-		}, "stream_interrupted/clean_eof@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		}, "stream_interrupted/clean_eof@tool_input safe_auto_retry (incomplete_tool_input)", ""},
 		{"cut short within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
 			r.Transport.Cause, r.ToolInputsStarted, r.OpenCallIDs = semconv.TransportCauseBodyTruncated, Counted(1), []string{"a"}
-		}), "stream_interrupted/body_truncated@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		}), "stream_interrupted/body_truncated@tool_input safe_auto_retry (incomplete_tool_input)", ""},
 		{"an error event within a call", func(r *Request) {
 			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseToolInput, FinishMissing
 			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, InBand: true}
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
-		}, "provider_error/overloaded@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		}, "provider_error/overloaded@tool_input safe_auto_retry (incomplete_tool_input)", ""},
 		{"[DONE] without a reason within a call", func(r *Request) {
 			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseToolInput, FinishMissing
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
-		}, "stream_interrupted/clean_eof@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		}, "stream_interrupted/clean_eof@tool_input safe_auto_retry (incomplete_tool_input)", ""},
 		{"a reset within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 		}), "stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)", ""},
@@ -268,7 +276,7 @@ func TestWaitingRun(t *testing.T) {
 
 // A run that ends on a tool which waits is waiting, unless something came after that tool.
 func TestWaitingTool(t *testing.T) {
-	asks := func(r *Request) { answers(r); r.Finish = FinishToolCalls }
+	asks := calls("call_1", "call_2")
 	waiting := tool(1, 2, "call_1", semconv.ToolEffectUnset, semconv.ToolOutcomeUnset)
 	waiting.Waits = true
 	ran := tool(2.5, 3, "call_1", semconv.ToolEffectUnset, semconv.ToolOutcomeSucceeded)
@@ -304,7 +312,7 @@ func TestWaitingTool(t *testing.T) {
 // Of a run whose producer may return calls, and records no more, nothing is said; but what it
 // did counts, and what failed is a failure.
 func TestReturnsCalls(t *testing.T) {
-	asks := func(r *Request) { answers(r); r.Finish = FinishToolCalls }
+	asks := calls("call_1", "call_2")
 	for name, tt := range map[string]struct {
 		change func(*Run)
 		want   semconv.RunOutcome

@@ -35,6 +35,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 	whole := !f.Unread && !st.Resumed
 	f.Text, f.Reasoning = counted(st.TextChunks, whole), counted(st.ReasoningChunks, whole)
 	f.ToolInputsStarted, f.ToolInputsCompleted = counted(st.ToolInputsStarted, whole), counted(st.ToolInputsCompleted, whole)
+	f.ToolInputsInvalid = counted(st.ToolInputsInvalid, false) // written only if there are any
 	f.ToolCalls = counted(st.ToolCalls, whole)
 	f.ProviderToolsStarted = counted(st.ProviderToolsStarted, whole)
 	f.CallIDs, f.OpenCallIDs = nil, nil

@@ -136,6 +136,7 @@ func (r *Request) appendStream(dst []attribute.KeyValue) []attribute.KeyValue {
 	dst = appendCount(dst, semconv.StreamReasoningChunksKey, r.Reasoning)
 	dst = appendCount(dst, semconv.StreamToolInputsStartedKey, r.ToolInputsStarted)
 	dst = appendCount(dst, semconv.StreamToolInputsCompletedKey, r.ToolInputsCompleted)
+	dst = appendCount(dst, semconv.StreamToolInputsInvalidKey, r.ToolInputsInvalid)
 	dst = appendCount(dst, semconv.StreamToolCallsKey, r.ToolCalls)
 	dst = appendCount(dst, semconv.StreamProviderToolsStartedKey, r.ProviderToolsStarted)
 	if len(r.CallIDs) > 0 {

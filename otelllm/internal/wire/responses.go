@@ -459,7 +459,7 @@ func (r *responsesReader) compacted(resp *responsesObject) {
 	}
 	r.t.Unread = r.t.Unread || !resp.hasOutput
 	if resp.hasOutput {
-		r.t.finishAs("stop")
+		r.t.finishAs("compaction")
 		r.t.end()
 	}
 }

@@ -105,6 +105,7 @@ func Request(s *Span) classify.Request {
 		Reasoning:            m.count(semconv.StreamReasoningChunksKey),
 		ToolInputsStarted:    m.count(semconv.StreamToolInputsStartedKey),
 		ToolInputsCompleted:  m.count(semconv.StreamToolInputsCompletedKey),
+		ToolInputsInvalid:    m.count(semconv.StreamToolInputsInvalidKey),
 		ToolCalls:            m.count(semconv.StreamToolCallsKey),
 		CallIDs:              m.list(semconv.StreamToolCallIDsKey),
 		OpenCallIDs:          m.list(semconv.StreamOpenToolCallIDsKey),

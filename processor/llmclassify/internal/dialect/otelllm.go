@@ -77,6 +77,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.ToolInputsStarted = count(v)
 		case string(semconv.StreamToolInputsCompletedKey):
 			r.ToolInputsCompleted = count(v)
+		case string(semconv.StreamToolInputsInvalidKey):
+			r.ToolInputsInvalid = count(v)
 		case string(semconv.StreamToolCallsKey):
 			r.ToolCalls = count(v)
 		case string(semconv.StreamToolCallIDsKey):
