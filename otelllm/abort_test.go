@@ -22,6 +22,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
+// halfCall is the beginning of a call.
+const halfCall = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}\n\n"
+
 const firstText = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
 
 func keepOpen(tb testing.TB) func(net.Conn) {
@@ -146,7 +149,7 @@ func TestAborts(t *testing.T) {
 func TestAbortAfterTheCause(t *testing.T) {
 	for _, tt := range []struct{ name, said, end, cause, class string }{
 		{"nonsense", firstText + "data: {nonsense\n\n", "read_error", "malformed_event", "protocol_violation"},
-		{"a terminal event without a finish reason", firstText + chatDone, "eof", "clean_eof", "stream_interrupted"},
+		{"a terminal event within a call", firstText + halfCall + chatDone, "eof", "clean_eof", "stream_interrupted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,7 @@ func TestOddAnswers(t *testing.T) {
 		},
 		{
 			"a call in a stream with the content type of a page", pageHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
-			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.tool_inputs_started": int64(1), "llm.stream.phase": "tool_input"},
+			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(1), "llm.stream.phase": "tool_call_ready"},
 			true,
 		},
 		{
@@ -74,8 +74,8 @@ func TestOddAnswers(t *testing.T) {
 		},
 		{
 			"[DONE] after text, without a finish reason", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n",
-			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text", "gen_ai.response.finish_reasons": []string{"error"}},
-			true,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.phase": "stream_end", "gen_ai.response.finish_reasons": []string{"unstated"}},
+			false,
 		},
 		{
 			"a finish reason without [DONE]", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",

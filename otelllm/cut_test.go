@@ -198,6 +198,9 @@ type expected struct {
 func expectCut(p wire.Protocol, prefix string, c cut) expected {
 	d := p.NewDecoder("text/event-stream")
 	d.Write([]byte(prefix))
+	if c.cause == semconv.CauseCleanEOF {
+		d.Close()
+	}
 	st := d.State()
 	want := expected{class: c.class, cause: c.cause, origin: c.origin, phase: st.Phase, end: c.end}
 	switch {

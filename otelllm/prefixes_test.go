@@ -19,7 +19,10 @@ import (
 
 	"github.com/otelllm/otelllm-go/internal/race"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -399,12 +402,29 @@ func (c *cutter) checkPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []i
 		var p prefixes
 		for _, n := range cuts {
 			facts := c.facts(tb, w.path, w.request, w.contentType, text[:n], end)
+			if facts.ToolInputsCompleted.N() > inputsCompleted(tb, w, text[:n]) {
+				continue // see inputsCompleted
+			}
 			for _, wrong := range p.check(n, &facts) {
 				f.add(wrong.kind, wrong.in, fmt.Sprintf("%s (%s), %d and %d bytes:\n\t\t%s\n\t\t%s",
 					w.name, end.name, wrong.a, wrong.b, around(text, wrong.a), around(text, wrong.b)))
 			}
 		}
 	}
+}
+
+// inputsCompleted returns how many inputs of calls were complete before the answer ended. If
+// more are after it, the end itself hands over calls that had no arguments so far: whether
+// more were to come, only a longer answer shows. So that end may be less safe than a later
+// one.
+func inputsCompleted(tb testing.TB, w *wireStream, text string) int {
+	tb.Helper()
+	path, _, _ := strings.Cut(w.path, "?")
+	p, _, ok := wire.Match(http.MethodPost, path)
+	require.True(tb, ok, path)
+	d := p.NewDecoder(w.contentType)
+	d.Write([]byte(text))
+	return d.State().ToolInputsCompleted
 }
 
 // cutsOf returns the cuts of a text: all of them, or a sample of about most, three quarters

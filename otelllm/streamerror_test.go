@@ -42,7 +42,8 @@ func TestStreamErrors(t *testing.T) {
 		{name: "clean end in the text", serve: sse(firstText), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: firstText},
 		{name: "clean end before anything", serve: sse(""), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF},
 		{name: "keepalives, then a clean end", serve: sse(keepalive + keepalive), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: keepalive + keepalive},
-		{name: "terminal event without a finish reason", serve: sse(firstText + chatDone), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: firstText + chatDone},
+		{name: "terminal event within a call", serve: sse(halfCall + chatDone), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: halfCall + chatDone},
+		{name: "terminal event without a finish reason", serve: sse(firstText + chatDone), text: firstText + chatDone},
 		{name: "half a document", serve: answer(http.StatusOK, "application/json", truncatedJSON), body: `{"model":"gpt-5","messages":[]}`, cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: truncatedJSON},
 		{name: "a page under 200", serve: answer(http.StatusOK, "text/html", "<html>login</html>"), cause: "protocol_violation/unexpected_content_type", is: io.ErrUnexpectedEOF, text: "<html>login</html>"},
 		{name: "nonsense in the stream", serve: sse("data: {nonsense\n\n"), cause: "protocol_violation/malformed_event", is: io.ErrUnexpectedEOF, text: "data: {nonsense\n\n"},
@@ -69,10 +70,10 @@ func TestStreamErrors(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, is: errAny, text: `{"error"`},
 		{name: "redirect", serve: answer(http.StatusNotModified, "text/event-stream", "")},
-		{name: "abort after a terminal event without a finish reason", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
-			_ = sendEvents(w, firstText+chatDone)
+		{name: "abort after a terminal event within a call", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
+			_ = sendEvents(w, halfCall+chatDone)
 			<-r.Context().Done()
-		}, is: context.Canceled, text: firstText + chatDone},
+		}, is: context.Canceled, text: halfCall + chatDone},
 		{name: "abort after nonsense", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
 			_ = sendEvents(w, "data: {nonsense\n\n")
 			<-r.Context().Done()

@@ -21,7 +21,7 @@ type Effects struct {
 	// The following fields matter to the other parts of a run that is Partial.
 	tools      Retry  // the most careful verdict on a tool
 	repeated   bool   // a request was sent again, or two had the same protocol violation
-	violations uint64 // a set of [semconv.TransportCause]: the protocol violations
+	violations uint64 // a set of [semconv.TransportCause]: the protocol violations; unset: a tool input that is not valid
 	opened     idSet  // of calls whose input began and never completed
 	unmade     idSet  // of executed calls that no response is known to have made
 }

@@ -17,7 +17,7 @@ func (j *judge) partEffects(v *Verdicts) *Effects {
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
 		e.repeated = e.repeated || j.violatedBefore(i)
-		if ViolatesProtocol(r.Transport.Cause) {
+		if j.classifications[i].class == semconv.ClassProtocolViolation || ViolatesProtocol(r.Transport.Cause) {
 			e.violations |= 1 << r.Transport.Cause
 		}
 		for _, id := range r.OpenCallIDs {

@@ -24,6 +24,7 @@ var recordKeys = keySet(
 	semconv.StreamPhaseKey, semconv.StreamEndKey, semconv.StreamUnreadKey, semconv.StreamEventsKey,
 	semconv.StreamBytesKey, semconv.StreamKeepalivesKey, semconv.StreamTextChunksKey,
 	semconv.StreamReasoningChunksKey, semconv.StreamToolInputsStartedKey, semconv.StreamToolInputsCompletedKey,
+	semconv.StreamToolInputsInvalidKey,
 	semconv.StreamToolCallsKey, semconv.StreamToolCallIDsKey, semconv.StreamOpenToolCallIDsKey,
 	semconv.StreamProviderToolsStartedKey, semconv.StreamTimeToHeadersKey, semconv.StreamLastProgressKey,
 	semconv.StreamLongestGapKey, semconv.ToolEffectKey, semconv.ToolObservedKey, semconv.ToolOutcomeKey,

@@ -90,6 +90,7 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	f.SetFinish(pick(r, [][]string{{}, {"stop"}, {"length"}, {"tool_calls", "error"}}, nil))
 	q.Text, q.Reasoning, q.Events = count(r), count(r), count(r)
 	q.ToolInputsStarted, q.ToolInputsCompleted, q.ToolCalls, q.ProviderToolsStarted = count(r), count(r), count(r), count(r)
+	q.ToolInputsInvalid = count(r)
 	q.CallIDs, q.OpenCallIDs = unlessEmpty(ids(r)), unlessEmpty(ids(r))
 	q.ProviderTools, q.HistoryCalls, q.HistoryOutputs = observed(r, ids(r)), observed(r, ids(r)), observed(r, ids(r))
 	q.TimeToHeaders, q.LastProgress, q.LongestGap, q.RetryAfter = duration(r), duration(r), duration(r), duration(r)

@@ -43,7 +43,8 @@ func (c *cursor) inputPart() (in inputPart) {
 // call. An empty string is none.
 func (c *cursor) deltaPart() inputPart {
 	if c.peek() != '"' {
-		return inputPart{filled: c.nonEmpty()}
+		filled := c.nonEmpty()
+		return inputPart{object: filled, filled: filled}
 	}
 	start := c.i + 1
 	if !c.filled() {

@@ -254,8 +254,10 @@ func (ch *chatChunk) readFragment(c *cursor, d *chatDelta, index int) {
 		case "custom":
 			f.custom = c.peek() == '{'
 			f.readFunction(c)
-		default:
-			c.skipUnknown(key)
+		case "type", "extra_content", "provider_specific_fields", "thought_signature":
+			c.skip()
+		default: // it may have the input
+			c.skipUnread(key)
 		}
 	}
 	if c.room(ch.fragments.n) {
@@ -272,8 +274,10 @@ func (f *chatFragment) readFunction(c *cursor) {
 			f.name = c.str()
 		case "arguments", "input":
 			f.input = c.inputPart()
-		default:
-			c.skipUnknown(key)
+		case "type", "description", "thought_signature":
+			c.skip()
+		default: // it may have the input
+			c.skipUnread(key)
 		}
 	}
 }

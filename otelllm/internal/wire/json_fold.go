@@ -14,7 +14,7 @@ var memberNames = func() map[string]string {
 	for _, name := range [...]string{
 		"id", "model", "object", "type", "index", "error", "code", "message", "status", "name", "usage",
 		"choices", "delta", "text", "finish_reason", "content", "refusal", "audio", "images", "reasoning_content", "reasoning",
-		"reasoning_details", "tool_calls", "function_call", "function", "custom", "arguments", "executed_tools", "x_groq", "thinking",
+		"reasoning_details", "tool_calls", "function_call", "function", "custom", "arguments", "input", "action", "operation", "executed_tools", "x_groq", "thinking",
 		"response", "item", "item_id", "call_id", "output_index", "output", "part", "summary", "encrypted_content", "incomplete_details",
 		"content_block", "stop_reason", "partial_json", "data", "bytes",
 		"candidates", "parts", "finishReason", "promptFeedback", "blockReason", "functionCall", "inlineData", "fileData", "thought",

@@ -172,7 +172,10 @@ func (r *responsesReader) add(d *contentDelta) {
 
 // input records a part of the input of a call.
 func (r *responsesReader) input(index int, id []byte, in inputPart) {
-	if it := r.find(index, id); it != nil && it.kind == itemClient {
+	switch it := r.find(index, id); {
+	case it == nil:
+		r.t.Unread = true // of which call it is a part is not known
+	case it.kind == itemClient:
 		r.open.part(&r.t, r.key(index, id), it, in)
 	}
 }
@@ -292,6 +295,7 @@ func (r *responsesReader) delta(ev *responsesEvent) payloadKind {
 			return progress
 		default:
 			d.input, d.part = true, ev.input
+			d.part.object = d.part.object || ev.unread && !ev.delta // its part of the input is elsewhere
 		}
 	}
 	return r.t.content(d)
