@@ -315,16 +315,17 @@ func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
 		requests, tools := 1+g.IntN(3), g.IntN(3)
 		for i := range requests {
 			r := requestSpan(byte(10+i), 1, float64(i), float64(i)+0.5)
-			c := counts{text: g.IntN(2)}
+			c, reason := counts{text: g.IntN(2)}, "stop"
 			if g.IntN(2) == 0 {
 				call := fmt.Sprint("call_", i)
+				reason = "tool_calls"
 				c.inputs, c.completed, c.calls, c.callIDs = 1, 1, 1, []string{call}
 			}
 			switch {
 			case i == requests-1 || g.IntN(3) == 0:
 				r = r.cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
 			default:
-				r = r.answered("tool_calls", c)
+				r = r.answered(reason, c)
 			}
 			parts = append(parts, r)
 		}
