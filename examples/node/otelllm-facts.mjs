@@ -237,7 +237,7 @@ class Recording {
     this.stops = context.active().getValue(signalKey);
     this.protocol = protocol;
     this.state = {
-      events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
+      protocol, events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
       phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
       unread: false, // the counts do not include everything that the client got: a count of zero proves nothing
     };
@@ -339,6 +339,7 @@ class Recording {
     const s = this.state;
     const at = this.seconds();
     if (data === '[DONE]') {
+      if (!s.terminal) unstated(s);
       s.terminal = true;
     } else {
       let event;
@@ -366,7 +367,11 @@ class Recording {
   eof() {
     if (!this.over && !this.lost) {
       this.guard(() => {
-        if (!this.document) return this.take('\n\n'); // the end of the stream may end an event
+        if (!this.document) {
+          this.take('\n\n'); // the end of the stream may end an event
+          if (!this.over) ended(this.state);
+          return;
+        }
         const body = JSON.parse(this.rest ?? '');
         if (this.status >= 400) this.state.error = errorIn(body) ?? {};
         else this.protocol.document(body, this.state);
@@ -420,8 +425,9 @@ class Recording {
         'llm.stream.events': count(s.events), 'llm.stream.keepalives': s.keepalives,
         'llm.stream.text_chunks': count(s.text), 'llm.stream.reasoning_chunks': count(s.reasoning),
         'llm.stream.tool_inputs_started': count(calls.length), 'llm.stream.tool_inputs_completed': count(calls.filter((x) => x.completed).length),
+        'llm.stream.tool_inputs_invalid': calls.filter((x) => x.invalid).length || undefined,
         'llm.stream.tool_calls': count(calls.filter((x) => x.ready).length),
-        'llm.stream.tool_call_ids': named(calls.filter((x) => x.ready)),
+        'llm.stream.tool_call_ids': named(calls.filter((x) => x.completed)),
         'llm.stream.open_tool_call_ids': named(calls.filter((x) => !x.completed)),
         'llm.stream.provider_tools_started': count(s.providerTools),
         'gen_ai.response.id': s.id && safeName(s.id), 'gen_ai.response.model': s.model && safeName(s.model),
@@ -603,10 +609,82 @@ function judgeOfEnvironment() {
 
 // The protocols. event and document update the state.
 
-const text = (s) => { s.text++; s.phase = 'text'; };
-const thought = (s) => { s.reasoning++; s.phase = 'reasoning'; };
-const begin = (s, key, id) => { s.phase = 'tool_input'; s.calls.push({ key, id, completed: false, ready: false }); };
-const complete = (s, call) => { call.completed = true; s.phase = 'tool_call_ready'; };
+const text = (s) => { leave(s); s.text++; s.phase = 'text'; };
+const thought = (s) => { leave(s); s.reasoning++; s.phase = 'reasoning'; };
+
+// A client may execute a call as soon as its input is one JSON value, or a part of the answer arrives
+// that is not of the call. The call is complete from then on; only one whose input is an open JSON value
+// was executed by no client. An input of any form, of a custom tool, shows its end by neither.
+function begin(s, key, id, part, free = false) {
+  leave(s);
+  s.phase = 'tool_input';
+  s.writing = { key, id, free, input: 'empty', depth: 0, quoted: false, escaped: false, completed: false, ready: false };
+  s.calls.push(s.writing);
+  add(s, s.writing, part);
+}
+function leave(s) {
+  if (s.writing) complete(s, s.writing);
+  s.writing = undefined;
+}
+function complete(s, call) {
+  if (!call.completed) s.phase = 'tool_call_ready';
+  call.completed = true;
+}
+
+// endInput records that the provider has said that the input of a call is complete.
+function endInput(s, call) {
+  complete(s, call);
+  if (!call.free && /^(open|broken)$/.test(call.input)) call.invalid = true;
+  call.free = true; // what comes after does not count
+}
+
+// add reads a part of the input of a call: a string, or a value that is all of it.
+function add(s, call, part) {
+  if (s.writing !== call) leave(s);
+  s.writing = call;
+  if (!call.completed) s.phase = 'tool_input';
+  if (part != null && typeof part !== 'string') return complete(s, call);
+  if (call.free) return;
+  for (const c of part ?? '') follow(call, c);
+  if (!/^(empty|open)$/.test(call.input)) complete(s, call);
+}
+
+// follow keeps where the input of a call is in JSON, and nothing of it.
+function follow(call, c) {
+  if (call.quoted) {
+    if (call.escaped) call.escaped = false;
+    else if (c === '\\') call.escaped = true;
+    else if (c === '"') call.quoted = false;
+    if (!call.quoted && call.depth === 0) call.input = 'whole';
+    return;
+  }
+  if (/\s/.test(c)) return;
+  if (call.input === 'whole') call.input = 'broken';
+  if (call.input === 'empty') call.input = 'open';
+  if (call.input !== 'open') return;
+  if (c === '"') call.quoted = true;
+  else if (c === '{' || c === '[') call.depth++;
+  else if (c === '}' || c === ']') { if (--call.depth <= 0) call.input = call.depth < 0 ? 'broken' : 'whole'; }
+  else if (call.depth === 0) call.input = 'scalar'; // it may be whole with each of its characters
+}
+
+// ended is for the end of a body that its reader takes for the end of the answer: calls without arguments
+// so far are executed, and those of any form. A stop_reason ends a message without message_stop.
+function ended(s) {
+  for (const c of s.calls) if (c.free || c.input === 'empty') complete(s, c);
+  if (s.protocol === messages && s.finish.length && !s.terminal) done(s);
+}
+
+// unstated completes a chat that its server has ended, with content and not one finish reason: some servers
+// send none. One that ended within the input of a call stays incomplete.
+function unstated(s) {
+  ended(s);
+  if (s.protocol !== chat || s.complete || s.finish.length || !(s.text || s.calls.length) || s.calls.some((c) => !c.completed)) return;
+  for (const c of s.calls) { endInput(s, c); c.ready = true; }
+  s.finish.push('unstated');
+  s.complete = true;
+  s.phase = 'stream_end';
+}
 const call = (s, key) => s.calls.findLast((c) => c.key === key);
 const usage = (s, input, output) => { s.input = input ?? s.input; s.output = output ?? s.output; };
 const identify = (s, { id, model } = {}) => { s.id ??= id; s.model ??= model; };
@@ -643,14 +721,16 @@ const chat = {
       s.refused ||= Boolean(delta.refusal);
       for (const c of delta.tool_calls ?? []) {
         const key = `${index}/${c.index}`;
-        if (call(s, key)) s.phase = 'tool_input';
-        else begin(s, key, c.id);
+        const part = c.custom ? c.custom.input : c.function?.arguments;
+        const known = call(s, key);
+        if (known) add(s, known, part);
+        else begin(s, key, c.id, part, Boolean(c.custom));
       }
       if (reason == null) continue;
       s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal like an answer
       if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut inside a call
       for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
-        complete(s, c);
+        endInput(s, c);
         c.ready = true;
       }
     }
@@ -661,6 +741,7 @@ const chat = {
   document(body, s) {
     const choices = body.choices?.map((c) => ({ ...c, delta: { ...c.message, tool_calls: c.message?.tool_calls?.map((t, index) => ({ ...t, index })) } }));
     chat.event({ ...body, choices }, s);
+    if (choices?.length && !s.error) unstated(s);
     s.terminal = true;
   },
 };
@@ -678,7 +759,8 @@ const responses = {
     identify(s, e.response);
     switch (e.type) {
       case 'response.output_item.added':
-        if (ours) begin(s, e.output_index, item.call_id);
+        leave(s);
+        if (ours) begin(s, e.output_index, item.call_id, item.arguments, item.type !== 'function_call');
         else if (item.type === 'mcp_approval_request') s.asks = true;
         else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) unknownPart(s);
         if (items(item.content).some((c) => c.text || c.refusal)) text(s);
@@ -690,16 +772,21 @@ const responses = {
       case 'response.content_part.done': if ((e.part?.text || e.part?.refusal) && !s.text) text(s); break;
       case 'response.refusal.delta': text(s); s.refused = true; break;
       case 'response.reasoning_text.delta': case 'response.reasoning_summary_text.delta': thought(s); break;
-      case 'response.function_call_arguments.delta': case 'response.custom_tool_call_input.delta': s.phase = 'tool_input'; break;
+      case 'response.function_call_arguments.delta': case 'response.custom_tool_call_input.delta': {
+        const c = call(s, e.output_index);
+        if (c) add(s, c, e.delta);
+        else unknownPart(s);
+        break;
+      }
       case 'response.function_call_arguments.done': case 'response.custom_tool_call_input.done': {
         const c = call(s, e.output_index);
-        if (c) complete(s, c);
+        if (c) endInput(s, c);
         break;
       }
       case 'response.output_item.done':
         if (ours) {
           const c = call(s, e.output_index);
-          if (c && item.status !== 'incomplete') { complete(s, c); c.ready = true; }
+          if (c && item.status !== 'incomplete') { endInput(s, c); c.ready = true; }
         }
         break;
       case 'response.completed': case 'response.incomplete':
@@ -742,7 +829,8 @@ const messages = {
         usage(s, e.message.usage?.input_tokens);
         break;
       case 'content_block_start':
-        if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id);
+        leave(s);
+        if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id, Object.keys(e.content_block.input ?? {}).length ? e.content_block.input : undefined);
         else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) s.providerTools++;
         else if (e.content_block.type === 'text') { if (e.content_block.text) text(s); }
         else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) unknownPart(s);
@@ -750,12 +838,12 @@ const messages = {
       case 'content_block_delta':
         if (e.delta.type === 'text_delta') text(s);
         else if (e.delta.type === 'thinking_delta') thought(s);
-        else if (e.delta.type === 'input_json_delta') { if (call(s, e.index)) s.phase = 'tool_input'; }
+        else if (e.delta.type === 'input_json_delta') { if (call(s, e.index)) add(s, call(s, e.index), e.delta.partial_json); }
         else if (!/^(signature|citations)_delta$/.test(e.delta.type)) unknownPart(s);
         break;
       case 'content_block_stop': {
         const c = call(s, e.index);
-        if (c) complete(s, c);
+        if (c) endInput(s, c);
         break;
       }
       case 'message_delta':

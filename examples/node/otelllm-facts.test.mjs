@@ -412,3 +412,65 @@ test('a judge that reads nothing is given up', async () => {
   assert.equal(judge.ask({ run: 'r' }, 60_000), undefined);
   judge.close();
 });
+
+// Only a call whose input is an open JSON value was executed by no client.
+test('a call is complete once a client could have executed it', async () => {
+  const frames = (list) => list.map((e) => `event: ${e.type}\ndata: ${JSON.stringify(e)}\n\n`);
+  const chat = (...parts) => parts.map((p) => chunk(p));
+  const begin = (args, more) => ({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'pay', ...(args === undefined ? {} : { arguments: args }) }, ...more }] });
+  const args = (part, index = 0) => ({ tool_calls: [{ index, function: { arguments: part } }] });
+  const item = (more, type = 'function_call') => ({ type: 'response.output_item.added', output_index: 0, item: { type, call_id: 'call_1', name: 'pay', ...more } });
+  const delta = (part) => ({ type: 'response.function_call_arguments.delta', output_index: 0, delta: part });
+  const block = (input = {}) => ({ type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 'call_1', name: 'pay', input } });
+  const json = (part) => ({ type: 'content_block_delta', index: 0, delta: { type: 'input_json_delta', partial_json: part } });
+  const broken = () => Object.assign(new Error('terminated'), { code: 'ECONNRESET' });
+  const [openai, anthropic] = ['https://model.example/v1/responses', 'https://model.example/v1/messages'];
+  for (const [name, chunks, complete, { where = url, error = broken() } = {}] of [
+    ['begun', chat(begin('')), 0],
+    ['open', chat(begin(''), args('{"a"'), args(':"}\\"')), 0],
+    ['closed', chat(begin(''), args('{"a"'), args(':"}"}')), 1],
+    ['in one piece', chat(begin('{}')), 1],
+    ['an object', chat(begin({})), 1],
+    ['the next call', chat(begin('{"a'), { tool_calls: [{ index: 1, id: 'call_2', function: { name: 'pay', arguments: '' } }] }), 1],
+    ['text after it', chat(begin('{"a'), { content: 'x' }), 1],
+    ['a custom tool', chat(begin(undefined, { custom: { name: 'f', input: 'x' } })), 0],
+    ['no arguments, and a clean end', chat(begin('')), 1, { error: null }],
+    ['open, and a clean end', chat(begin('{"a')), 0, { error: null }],
+    ['responses, whole when it is added', frames([item({ arguments: '{}' })]), 1, { where: openai }],
+    ['responses, open', frames([item({ arguments: '' }), delta('{"a"')]), 0, { where: openai }],
+    ['responses, closed', frames([item({ arguments: '' }), delta('{"a"'), delta(':1}')]), 1, { where: openai }],
+    ['messages, open', frames([block(), json(''), json('{')]), 0, { where: anthropic }],
+    ['messages, closed', frames([block(), json('{'), json('}')]), 1, { where: anthropic }],
+    ['messages, whole when it begins', frames([block({ a: 1 })]), 1, { where: anthropic }],
+  ]) {
+    const [span] = await spansOf(async () => {
+      const body = await factsFetch(answering(chunks, { error }).fetch)(where, ask());
+      await body.text().catch(() => {});
+    });
+    assert.equal(span.attributes['llm.stream.tool_inputs_completed'], complete, name);
+    assert.equal(span.attributes['llm.stream.tool_calls'], 0, name);
+    assert.deepEqual(span.attributes['llm.stream.tool_call_ids'] ?? [], complete ? ['call_1'] : [], name);
+  }
+});
+
+test('an end is as good as its server meant it', async () => {
+  const whole = (args) => chunk({ tool_calls: [{ index: 0, id: 'call_1', function: { name: 'pay', arguments: args } }] });
+  const done = 'data: [DONE]\n\n';
+  const messages = 'https://model.example/v1/messages';
+  const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
+  const block = event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'x' } });
+  for (const [name, chunks, where, finish, end, invalid] of [
+    ['text, and never a reason', [chunk({ content: 'x' }), done], url, ['unstated'], 'terminal_event'],
+    ['a call, and never a reason', [whole('{}'), done], url, ['unstated'], 'terminal_event'],
+    ['half a call, and never a reason', [whole('{"a'), done], url, ['error'], 'eof'],
+    ['nothing at all', [done], url, ['error'], 'terminal_event'],
+    ['a call that is no JSON', [whole('{"a'), chunk({}, 'tool_calls'), done], url, ['tool_calls'], 'terminal_event', 1],
+    ['two values', [whole('{}{}'), chunk({}, 'tool_calls'), done], url, ['tool_calls'], 'terminal_event', 1],
+    ['a reason without message_stop', [block, event({ type: 'message_delta', delta: { stop_reason: 'end_turn' } })], messages, ['end_turn'], 'terminal_event'],
+  ]) {
+    const [span] = await spansOf(async () => (await factsFetch(answering(chunks).fetch)(where, ask())).text());
+    assert.deepEqual(span.attributes['gen_ai.response.finish_reasons'], finish, name);
+    assert.equal(span.attributes['llm.stream.end'], end, name);
+    assert.equal(span.attributes['llm.stream.tool_inputs_invalid'], invalid, name);
+  }
+});

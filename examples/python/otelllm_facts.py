@@ -864,6 +864,7 @@ class _State:
     def __init__(self):
         self.events = self.bytes = self.keepalives = self.text = self.reasoning = self.provider_tools = 0
         self.calls, self.by_key, self.choices = [], {}, {}
+        self.writing = None  # the call that the last part of the answer was of
         self.phase, self.finish = 'response_started', []
         self.terminal = self.complete = self.refused = self.asks = False
         self.error = self.violation = self.id = self.model = self.input = self.output = None
@@ -872,10 +873,44 @@ class _State:
 
 
 class _Call:
-    __slots__ = ('completed', 'id', 'key', 'ready')
+    """A tool call. It keeps where its input is in JSON, and nothing of it."""
+    __slots__ = ('completed', 'depth', 'escaped', 'free', 'id', 'input', 'invalid', 'key', 'quoted', 'ready')
 
-    def __init__(self, key, id):
+    def __init__(self, key, id, free):
         self.key, self.id, self.completed, self.ready = key, _id(id), False, False
+        self.input, self.depth, self.quoted, self.escaped = 'empty', 0, False, False
+        self.free, self.invalid = free, False  # free: its input is text of any form
+
+    tokens = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+')
+
+    def follow(self, text):
+        for c in self.tokens.findall(text):
+            if self.quoted:
+                if self.escaped:
+                    self.escaped = False
+                elif c == '\\':
+                    self.escaped = True
+                elif c == '"':
+                    self.quoted = False
+                    if self.depth == 0:
+                        self.input = 'whole'
+                continue
+            if self.input == 'whole':
+                self.input = 'broken'
+            elif self.input == 'empty':
+                self.input = 'open'
+            if self.input != 'open':
+                return
+            if c == '"':
+                self.quoted = True
+            elif c in '{[':
+                self.depth += 1
+            elif c in '}]':
+                self.depth -= 1
+                if self.depth <= 0:
+                    self.input = 'broken' if self.depth < 0 else 'whole'
+            elif self.depth == 0:
+                self.input = 'scalar'  # it may be whole with each of its characters
 
 
 class _Recording:
@@ -1034,6 +1069,8 @@ class _Recording:
     def event(self, data):
         s, at = self.state, self.seconds()
         if data == '[DONE]':
+            if not s.terminal:
+                _unstated(s, self.protocol)
             s.terminal = True
         else:
             try:
@@ -1068,6 +1105,10 @@ class _Recording:
     def whole(self):
         if not self.document:
             self.take('\n\n')  # the end of the stream may end an event
+            if not self.over:
+                _swallow(self.state)
+                if self.protocol is _Messages and self.state.finish and not self.state.terminal:
+                    _done(self.state)  # some servers send no message_stop
             return
         body = json.loads(''.join(self.parts) or 'null')
         if self.status >= 400:
@@ -1174,8 +1215,9 @@ class _Recording:
                 'llm.stream.unread': True if s.unread else None, 'llm.stream.events': count(s.events), 'llm.stream.keepalives': s.keepalives,
                 'llm.stream.text_chunks': count(s.text), 'llm.stream.reasoning_chunks': count(s.reasoning),
                 'llm.stream.tool_inputs_started': count(len(calls)), 'llm.stream.tool_inputs_completed': count(sum(x.completed for x in calls)),
+                'llm.stream.tool_inputs_invalid': sum(x.invalid for x in calls) or None,
                 'llm.stream.tool_calls': count(sum(x.ready for x in calls)),
-                'llm.stream.tool_call_ids': named([x for x in calls if x.ready]),
+                'llm.stream.tool_call_ids': named([x for x in calls if x.completed]),
                 'llm.stream.open_tool_call_ids': named([x for x in calls if not x.completed]),
                 'llm.stream.provider_tools_started': count(s.provider_tools),
                 'gen_ai.response.id': _id(s.id), 'gen_ai.response.model': _name(s.model, _MODEL),
@@ -1267,29 +1309,85 @@ def _items(said):
 
 
 def _text(s):
+    _leave(s)
     s.text += 1
     s.phase = 'text'
 
 
 def _thought(s):
+    _leave(s)
     s.reasoning += 1
     s.phase = 'reasoning'
 
 
-def _begin_call(s, key, id):
+def _begin_call(s, key, id, part=None, free=False):
     if len(s.calls) >= _MAX_PARTS:
         raise ValueError('too many calls to follow')
     if not all(k is None or isinstance(k, int) for k in (key if isinstance(key, tuple) else (key,))):
         raise ValueError('not an index')
+    _leave(s)
     s.phase = 'tool_input'
-    call = _Call(key, id)
+    s.writing = call = _Call(key, id, free)
     s.calls.append(call)
     s.by_key[key] = call
+    _add_input(s, call, part)
+
+
+# A client may execute a call as soon as its input is one JSON value, or a part of the answer arrives that is not of the
+# call. The call is complete from then on; only one whose input is an open JSON value was executed by no client. An input
+# of any form, of a custom tool, shows its end by neither.
+def _add_input(s, call, part):
+    """Add a part of the input of a call: a string, or a value that is all of it."""
+    if s.writing is not call:
+        _leave(s)
+    s.writing = call
+    if not call.completed:
+        s.phase = 'tool_input'
+    if part is not None and not isinstance(part, str):
+        _complete(s, call)
+    elif not call.free:
+        call.follow(part or '')
+        if call.input not in ('empty', 'open'):
+            _complete(s, call)
+
+
+def _leave(s):
+    if s.writing is not None:
+        _complete(s, s.writing)
+    s.writing = None
 
 
 def _complete(s, call):
+    if not call.completed:
+        s.phase = 'tool_call_ready'
     call.completed = True
-    s.phase = 'tool_call_ready'
+
+
+def _end_input(s, call):
+    """The provider has said that the input of a call is complete."""
+    _complete(s, call)
+    if not call.free and call.input in ('open', 'broken'):
+        call.invalid = True
+    call.free = True  # what comes after does not count
+
+
+def _swallow(s):
+    """The body ended, and its reader takes that for the end of the answer: it executes calls without arguments so far."""
+    for call in s.calls:
+        if call.free or call.input == 'empty':
+            _complete(s, call)
+
+
+def _unstated(s, protocol):
+    """Complete a chat that its server has ended, with content and not one finish reason: some servers send none."""
+    _swallow(s)
+    if protocol is not _Chat or s.complete or s.finish or not (s.text or s.calls) or not all(c.completed for c in s.calls):
+        return
+    for call in s.calls:
+        _end_input(s, call)
+        call.ready = True
+    _finished(s, 'unstated')
+    s.complete, s.phase = True, 'stream_end'
 
 
 def _count_of(n):
@@ -1384,11 +1482,12 @@ class _Chat:
                 s.unread = True  # a part of the answer of an unknown kind
             s.refused = s.refused or bool(delta.get('refusal'))
             for c in delta.get('tool_calls') or []:
-                key = (index, c.get('index'))
+                key, custom = (index, c.get('index')), c.get('custom')
+                part = custom.get('input') if isinstance(custom, dict) else (c.get('function') or {}).get('arguments')
                 if key in s.by_key:
-                    s.phase = 'tool_input'
+                    _add_input(s, s.by_key[key], part)
                 else:
-                    _begin_call(s, key, c.get('id'))
+                    _begin_call(s, key, c.get('id'), part, isinstance(custom, dict))
             if reason is None:
                 continue
             _finished(s, 'refusal' if reason == 'stop' and s.refused else reason)  # OpenAI ends a refusal like an answer
@@ -1396,7 +1495,7 @@ class _Chat:
                 continue  # it may be cut inside a call
             for call in s.calls:
                 if call.key[0] == index:
-                    _complete(s, call)
+                    _end_input(s, call)
                     call.ready = True
         s.complete = bool(s.choices) and all(s.choices.values())
         if s.complete:
@@ -1412,6 +1511,8 @@ class _Chat:
             calls = [{**t, 'index': i} for i, t in enumerate(message.get('tool_calls') or [])]
             choices.append({**c, 'delta': {**message, 'tool_calls': calls}})
         _Chat.event({**body, 'choices': choices}, s)
+        if choices and s.error is None:
+            _unstated(s, _Chat)
         s.terminal = True
 
 
@@ -1442,8 +1543,9 @@ class _Responses:
         _identify(s, e.get('response'))
         if kind == 'response.output_item.added':
             said = str(item.get('type'))
+            _leave(s)
             if ours:
-                _begin_call(s, e.get('output_index'), item.get('call_id'))
+                _begin_call(s, e.get('output_index'), item.get('call_id'), item.get('arguments'), said != 'function_call')
             elif said == 'mcp_approval_request':
                 s.asks = True
             elif not _Responses.known.fullmatch(said):
@@ -1467,15 +1569,19 @@ class _Responses:
         elif kind in ('response.reasoning_text.delta', 'response.reasoning_summary_text.delta'):
             _thought(s)
         elif kind in ('response.function_call_arguments.delta', 'response.custom_tool_call_input.delta'):
-            s.phase = 'tool_input'
+            call = s.by_key.get(e.get('output_index'))
+            if call:
+                _add_input(s, call, e.get('delta'))
+            else:
+                s.unread = True
         elif kind in ('response.function_call_arguments.done', 'response.custom_tool_call_input.done'):
             call = s.by_key.get(e.get('output_index'))
             if call:
-                _complete(s, call)
+                _end_input(s, call)
         elif kind == 'response.output_item.done':
             call = s.by_key.get(e.get('output_index')) if ours else None
             if call and item.get('status') != 'incomplete':
-                _complete(s, call)
+                _end_input(s, call)
                 call.ready = True
         elif kind in ('response.completed', 'response.incomplete'):
             response = e['response']
@@ -1530,8 +1636,9 @@ class _Messages:
         elif kind == 'content_block_start':
             block = e['content_block']
             said = str(block.get('type'))
+            _leave(s)
             if said == 'tool_use':
-                _begin_call(s, e.get('index'), block.get('id'))
+                _begin_call(s, e.get('index'), block.get('id'), block.get('input') or None)
             elif said in ('server_tool_use', 'mcp_tool_use'):
                 s.provider_tools += 1
             elif said == 'text':
@@ -1547,13 +1654,13 @@ class _Messages:
                 _thought(s)
             elif said == 'input_json_delta':
                 if e.get('index') in s.by_key:
-                    s.phase = 'tool_input'
+                    _add_input(s, s.by_key[e.get('index')], e['delta'].get('partial_json'))
             elif said not in ('signature_delta', 'citations_delta'):
                 s.unread = True
         elif kind == 'content_block_stop':
             call = s.by_key.get(e.get('index'))
             if call:
-                _complete(s, call)
+                _end_input(s, call)
         elif kind == 'message_delta':
             _usage(s, None, (e.get('usage') or {}).get('output_tokens'))
             if e['delta'].get('stop_reason'):

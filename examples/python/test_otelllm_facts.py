@@ -46,6 +46,10 @@ def chunk(delta, finish=None):
     return b'data: %b\n\n' % json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]}).encode()
 
 
+def event(e):
+    return b'data: %b\n\n' % json.dumps(e).encode()
+
+
 DONE = b'data: [DONE]\n\n'
 
 
@@ -135,6 +139,75 @@ class Reading(Case):
                         self.assertNotEqual(span['llm.stream.tool_inputs_started'], 0, (cut, error))
                     if span['llm.stream.end'] == 'terminal_event':
                         self.assertIn(b'"finish_reason": "', given)
+
+    def test_a_call_is_complete_once_a_client_could_have_executed_it(self):
+        """Only a call whose input is an open JSON value was executed by no client."""
+        def call(args, index=0, **more):
+            function = {} if args is None else {'function': {'name': 'pay', 'arguments': args}}
+            return {'tool_calls': [{'index': index, 'id': f'call_{index}', **function, **more}]}
+
+        def item(args):
+            return event({'type': 'response.output_item.added', 'output_index': 0,
+                          'item': {'type': 'function_call', 'call_id': 'call_0', 'name': 'pay', 'arguments': args}})
+
+        def part(args):
+            return event({'type': 'response.function_call_arguments.delta', 'output_index': 0, 'delta': args})
+
+        def block(**input):
+            return event({'type': 'content_block_start', 'index': 0, 'content_block': {'type': 'tool_use', 'id': 'call_0', 'input': input}})
+
+        def json_part(args):
+            return event({'type': 'content_block_delta', 'index': 0, 'delta': {'type': 'input_json_delta', 'partial_json': args}})
+
+        chat = [chunk(call(''))]
+        responses, messages = 'https://model.example/v1/responses', 'https://model.example/v1/messages'
+        broken = httpx.ReadError('CANARY')
+        for chunks, complete, where, error in (
+                (chat, 0, URL, broken),
+                ([*chat, chunk(call('{"a"')), chunk(call(':"}\\"'))], 0, URL, broken),
+                ([*chat, chunk(call('{"a"')), chunk(call(':"}"}'))], 1, URL, broken),
+                ([chunk(call('{}'))], 1, URL, broken),
+                ([chunk(call({}))], 1, URL, broken),
+                ([chunk(call('{"a')), chunk(call('', 1))], 1, URL, broken),
+                ([chunk(call('{"a')), chunk({'content': 'x'})], 1, URL, broken),
+                ([chunk(call(None, custom={'input': 'x'}))], 0, URL, broken),
+                (chat, 1, URL, None),
+                ([chunk(call('{"a'))], 0, URL, None),
+                ([item('{}')], 1, responses, broken),
+                ([item(''), part('{"a"')], 0, responses, broken),
+                ([item(''), part('{"a"'), part(':1}')], 1, responses, broken),
+                ([block(), json_part(''), json_part('{')], 0, messages, broken),
+                ([block(), json_part('{'), json_part('}')], 1, messages, broken),
+                ([block(a=1)], 1, messages, broken),
+        ):
+            self.spans.clear()
+            with contextlib.suppress(httpx.ReadError):
+                post(client(chunks, error), where)
+            span = self.one()
+            self.assertEqual(span['llm.stream.tool_inputs_completed'], complete, chunks)
+            self.assertEqual(span['llm.stream.tool_calls'], 0, chunks)
+            self.assertEqual(span['llm.stream.tool_call_ids'] or [], ['call_0'] * complete, chunks)
+
+    def test_an_end_is_as_good_as_its_server_meant_it(self):
+        def call(args):
+            return chunk({'tool_calls': [{'index': 0, 'id': 'call_1', 'function': {'name': 'pay', 'arguments': args}}]})
+
+        text = event({'type': 'content_block_delta', 'index': 0, 'delta': {'type': 'text_delta', 'text': 'x'}})
+        reason = event({'type': 'message_delta', 'delta': {'stop_reason': 'end_turn'}})
+        for chunks, where, finish, end, invalid in (
+                ([chunk({'content': 'x'}), DONE], URL, ['unstated'], 'terminal_event', None),
+                ([call('{}'), DONE], URL, ['unstated'], 'terminal_event', None),
+                ([call('{"a'), DONE], URL, ['error'], 'eof', None),
+                ([DONE], URL, ['error'], 'terminal_event', None),
+                ([call('{"a'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
+                ([call('{}{}'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
+                ([text, reason], 'https://model.example/v1/messages', ['end_turn'], 'terminal_event', None),
+        ):
+            self.spans.clear()
+            post(client(chunks), where)
+            span = self.one()
+            self.assertEqual((span['gen_ai.response.finish_reasons'], span['llm.stream.end'], span['llm.stream.tool_inputs_invalid']),
+                             (finish, end, invalid), chunks)
 
     def test_the_reader_gets_the_same_error(self):
         error = httpx.ReadError('CANARY_message')
@@ -235,8 +308,6 @@ class Reading(Case):
     def test_a_count_of_zero_is_recorded_only_if_everything_was_read(self):
         responses, messages = 'https://model.example/v1/responses', 'https://model.example/v1/messages'
 
-        def event(e):
-            return b'data: %b\n\n' % json.dumps(e).encode()
         text, cut = chunk({'content': 'x'}), httpx.ReadError('')
         for chunks, to, texts, error in (
             ([chunk({'role': 'assistant'}), text.strip()], URL, None, cut),
