@@ -217,12 +217,8 @@ func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 		unread = false
 	case "response.output_text.annotation.added", "response.audio.done", "response.audio.transcript.done", "response.output_audio.done":
 		unread = false
-	case "response.completed":
-		r.completed(&ev.response)
-		unread = (unread || ev.response.unread) && r.unclearEnd(&ev.response)
-	case "response.incomplete":
-		r.incomplete(&ev.response)
-		unread = (unread || ev.response.unread) && r.unclearEnd(&ev.response)
+	case "response.completed", "response.incomplete", "response.done":
+		return r.finished(ev, unread)
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
 			r.t.Unread = r.t.Unread || unread
@@ -235,6 +231,28 @@ func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 		}
 	}
 	r.t.Unread = r.t.Unread || unread
+	return progress
+}
+
+// finished handles the end of a response, which response.done of some servers shows by its
+// status alone. unread: an unknown member of the event contains text.
+func (r *responsesReader) finished(ev *responsesEvent, unread bool) payloadKind {
+	resp := &ev.response
+	byStatus := string(ev.typ) == "response.done"
+	switch {
+	case byStatus && (string(resp.status) == "failed" || string(resp.status) == "cancelled"):
+		ev.typ = append([]byte("response."), resp.status...)
+		r.failed(ev)
+		return progress
+	case string(ev.typ) == "response.incomplete", byStatus && string(resp.status) == "incomplete":
+		r.incomplete(resp)
+	case !byStatus, len(resp.status) == 0, string(resp.status) == "completed":
+		r.completed(resp)
+	default:
+		r.t.Unread, r.t.Terminal = true, true // its meaning is not known
+		return progress
+	}
+	r.t.Unread = r.t.Unread || (unread || resp.unread) && r.unclearEnd(resp)
 	return progress
 }
 

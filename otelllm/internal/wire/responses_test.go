@@ -114,6 +114,10 @@ func TestResponses(t *testing.T) {
 		{"outputs of provider's tools", "", provider("shell_call_output", "") + provider("program_output", "") + provider("tool_search_output", ""), events(6)},
 
 		{"incomplete", "", named(text("a"), `{"type":"response.incomplete","response":{"id":"resp_1","model":"gpt-x","status":"incomplete","incomplete_details":{"reason":"content_filter"}}}`), all(resp, events(2), texts(1), ended("content_filter"))},
+		{"done, and completed", "", named(created, message, text("a"), `{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[]}}`), all(resp, events(4), texts(1), ended("stop"))},
+		{"done, and incomplete", "", named(text("a"), `{"type":"response.done","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}`), all(events(2), texts(1), ended("max_output_tokens"))},
+		{"done, and failed", "", named(text("a"), `{"type":"response.done","response":{"status":"failed","error":{"code":"server_error"}}}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Code: "server_error"}))},
+		{"done, and nothing known", "", named(text("a"), `{"type":"response.done","response":{"status":"paused"}}`), all(events(2), texts(1), phase(semconv.PhaseText), unread, terminal)},
 		{"incomplete without a reason", "", named(`{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":null}}`), all(events(1), ended("incomplete"))},
 		{"failed", "", named(created, text("a"), `{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"secret"}}}`), all(resp, events(3), texts(1), phase(semconv.PhaseText), failed(Error{Code: "server_error"}))},
 		{"failed without an error", "", named(`{"type":"response.failed","response":{"status":"failed","error":null}}`), all(events(1), failed(Error{}))},
