@@ -23,22 +23,57 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 				readMessage(&c, &calls, &outputs)
 			}
 		case "tools":
-			for ok := tools.array(&c); ok; ok = c.element() {
-				if name := serverTool(readType(&c)); name != nil {
-					tools.add(name)
-				}
-			}
+			tools.addMessages(&c)
 		case "mcp_servers":
 			if c.nonEmpty() {
 				tools.add([]byte("mcp"))
 			}
+		case "container":
+			tools.addContainer(&c)
+		case "max_tokens":
+			req.limit(c.count())
+		case "plugins":
+			tools.plugins(&c)
+		case "extra_body":
+			tools.others(&c, extraMembers)
 		default:
-			c.skip()
+			tools.other(&c, messagesMembers, key)
 		}
 	}
 	req.ProviderTools = tools.types()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, version, requestError(&c, isObject)
+}
+
+// addMessages reads a list of tools of the Messages API, and adds those that the provider
+// executes.
+func (o *offeredTools) addMessages(c *cursor) {
+	for ok := o.array(c); ok; ok = c.element() {
+		if name := serverTool(readType(c)); name != nil {
+			o.add(name)
+		}
+	}
+}
+
+// addContainer reads the container that the provider executes code in: its id, or an object
+// that may load skills into it.
+func (o *offeredTools) addContainer(c *cursor) {
+	if c.peek() == '"' {
+		c.skip()
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			c.skip()
+		case "skills":
+			if c.nonEmpty() {
+				o.add([]byte("skills"))
+			}
+		default:
+			o.hidden = c.hasValue() || o.hidden
+		}
+	}
 }
 
 func readMessage(c *cursor, calls, outputs *newestIDs) {

@@ -23,22 +23,50 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 				readConverseMessage(&c, &calls, &outputs)
 			}
 		case "toolConfig":
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				if string(key) != "tools" {
-					c.skip()
-					continue
-				}
-				for ok := tools.array(&c); ok; ok = c.element() {
-					tools.addConverse(&c)
-				}
-			}
+			tools.readToolConfig(&c)
+		case "inferenceConfig":
+			req.limit(readMember(&c, "maxTokens"))
+		case "additionalModelRequestFields":
+			tools.addFields(&c)
 		default:
-			c.skip()
+			tools.other(&c, converseMembers, key)
 		}
 	}
 	req.ProviderTools = tools.types()
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, requestError(&c, isObject)
+}
+
+// readToolConfig reads the tools of a request, and adds those that the provider executes.
+func (o *offeredTools) readToolConfig(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "tools":
+			for ok := o.array(c); ok; ok = c.element() {
+				o.addConverse(c)
+			}
+		case "toolChoice":
+			c.skip()
+		default:
+			o.hidden = c.hasValue() || o.hidden
+		}
+	}
+}
+
+// addFields reads what Bedrock passes to the model as it is, among it tools in the form of
+// the model's own API.
+func (o *offeredTools) addFields(c *cursor) {
+	if c.peek() != '{' {
+		o.hidden = c.hasValue() || o.hidden
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "tools" {
+			o.addMessages(c)
+		} else {
+			o.other(c, converseFields, key)
+		}
+	}
 }
 
 func readConverseMessage(c *cursor, calls, outputs *newestIDs) {

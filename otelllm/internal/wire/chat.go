@@ -25,7 +25,7 @@ func (openAIChat) NewDecoder(ct string) Decoder { return chatDecoders.get(ct, 0)
 func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
 func (p openAIChat) ReadRequest(b []byte) (Request, error) {
-	req, messages, err := readChatRequest(b)
+	req, messages, err := readChatRequest(b, chatMembers)
 	req.fillModel(p.model)
 	req.IsCall = messages && (req.Model != "" || p.host == providerMistral)
 	return req, err

@@ -1,11 +1,9 @@
 package wire
 
-import "strings"
-
-// readChatRequest reads a Chat Completions request. messages: it has a list of messages.
+// readChatRequest reads a Chat Completions request with these members. messages: it has a list of messages.
 // OpenAI refuses calls and outputs without ids. Other servers take them: then the history
 // was not observed, and HistoryCalls is nil.
-func readChatRequest(body []byte) (req Request, messages bool, err error) {
+func readChatRequest(body []byte, known members) (req Request, messages bool, err error) {
 	var calls, outputs newestIDs
 	var tools offeredTools
 	observed := true
@@ -30,34 +28,29 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 					tools.add(typ)
 				}
 			}
-		case "agent_id": // of Mistral, which may have tools of its own
-			tools.hidden = c.filled() || tools.hidden
 		case "background", "deferred": // from gateways; from clients of xAI
 			req.Background = c.boolean() || req.Background
-		case "web_search_options":
+		case "web_search_options": // an empty one offers it, too
 			if c.peek() == '{' {
 				tools.add([]byte("web_search"))
 			}
 			c.skip()
+		case "max_tokens", "max_completion_tokens", "n_predict":
+			req.limit(c.count())
+		case "plugins":
+			tools.plugins(&c)
+		case "extra_body":
+			tools.others(&c, extraMembers)
 		default:
-			c.skip()
+			tools.other(&c, known, key)
 		}
 	}
-	tools.hidden = tools.hidden || compound(req.Model)
 	req.ProviderTools = tools.types()
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()
 	}
 	return req, messages, requestError(&c, isObject)
-}
-
-// compound reports whether a model is one of Groq's compound systems, which have tools
-// that the request does not name.
-// https://console.groq.com/docs/compound
-func compound(model string) bool {
-	model = strings.TrimPrefix(model, "groq/")
-	return model == "compound" || strings.HasPrefix(model, "compound-")
 }
 
 // readChatMessage adds the ids of a message. all: none is missing.

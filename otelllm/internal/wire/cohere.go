@@ -23,7 +23,8 @@ func (cohereChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
 // ReadRequest implements [Protocol]. The members that count are those of Chat Completions.
 func (cohereChat) ReadRequest(b []byte) (Request, error) {
-	req, messages, err := readChatRequest(b)
+	req, messages, err := readChatRequest(b, cohereMembers)
+	req.fillModel("")
 	req.IsCall = messages && req.Model != ""
 	return req, err
 }

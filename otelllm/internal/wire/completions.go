@@ -36,7 +36,8 @@ func completionsAt(path string) (Protocol, bool) {
 
 // ReadRequest implements [Protocol].
 func (p openAICompletions) ReadRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{}}
+	req := Request{HistoryCalls: []string{}, HistoryOutputs: []string{}}
+	var tools offeredTools
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	var prompted bool
@@ -50,10 +51,17 @@ func (p openAICompletions) ReadRequest(body []byte) (Request, error) {
 			b := c.peek()
 			prompted = b == '"' || b == '['
 			c.skip()
+		case "max_tokens", "n_predict":
+			req.limit(c.count())
+		case "plugins":
+			tools.plugins(&c)
+		case "extra_body":
+			tools.others(&c, extraMembers)
 		default:
-			c.skip()
+			tools.other(&c, completionsMembers, key)
 		}
 	}
+	req.ProviderTools = tools.types()
 	req.fillModel(p.model)
 	req.IsCall = prompted && req.Model != ""
 	return req, requestError(&c, isObject)

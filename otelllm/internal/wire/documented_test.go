@@ -64,7 +64,7 @@ func TestCohere(t *testing.T) {
 		want Request
 	}{
 		{`{"model":"command-a","stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a","content":[]}],"tools":[{"type":"function"}]}`, Request{Model: "command-a", Stream: true, IsCall: true, HistoryCalls: []string{"a"}, HistoryOutputs: []string{"a"}, ProviderTools: []string{}}},
-		{`{"model":"command-a","message":"hello"}`, Request{Model: "command-a", HistoryCalls: []string{}, HistoryOutputs: []string{}, ProviderTools: []string{}}},
+		{`{"model":"command-a","message":"hello"}`, Request{Model: "command-a", HistoryCalls: []string{}, HistoryOutputs: []string{}}}, // of the first version, which has connectors
 	} {
 		got, err := cohereChat{}.ReadRequest([]byte(tt.body))
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ func (gemini) Operation() string  { return "generate_content" }
 // HasTerminalEvent reports whether responses of p have a terminal event. If not, nothing has to
 // follow the event that completes a response.
 func HasTerminalEvent(p Protocol) bool {
-	_, silent := p.(gemini)
+	_, silent := bare(p).(gemini)
 	return !silent
 }
 

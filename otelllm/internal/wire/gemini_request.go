@@ -55,12 +55,21 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 			}
 		case "request":
 			if wrapped {
-				c.skip()
+				r.tools.hidden = c.hasValue() || r.tools.hidden
 			} else {
 				r.read(c, true)
 			}
+		case "generationConfig", "generation_config":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				switch string(key) {
+				case "maxOutputTokens", "max_output_tokens":
+					r.limit(c.count())
+				default:
+					c.skip()
+				}
+			}
 		default:
-			c.skip()
+			r.tools.other(c, geminiMembers, key)
 		}
 	}
 }

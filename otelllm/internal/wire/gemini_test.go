@@ -189,7 +189,7 @@ func TestGeminiRequest(t *testing.T) {
 			"wrapped", `{"model":"n","project":"p","user_prompt_id":"x","request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]},{"parts":[{"functionResponse":{"id":"a"}}]}],"tools":[{"googleSearch":{}}],"session_id":"s"}}`,
 			Request{Model: "n", ProviderTools: []string{"google_search"}, HistoryCalls: []string{"a"}, HistoryOutputs: []string{"a"}},
 		},
-		{"wrapped twice", `{"request":{"request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]}]}}}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
+		{"wrapped twice", `{"request":{"request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]}]}}}`, Request{Model: "m", ProviderTools: []string{hidden}, HistoryCalls: none, HistoryOutputs: none}},
 		{"no call", `{"cachedContent":"","contents":[{"parts":[{"functionCall":null}]}]}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"provider's tools", `{"tools":[{"functionDeclarations":[{"name":"f"}]},{"computerUse":{}},{"googleSearch":{},"codeExecution":{}},{"google_search":{}},{"urlContext":null},{"googleSearchRetrieval":{}},{"mcpServers":[{"name":"x"}]},{"fileSearch":{}},{"my tool":{}}]}`,

@@ -59,7 +59,7 @@ func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
 		case "model":
 			req.Model = safeModel(c.str())
 		case "agent":
-			agent = c.filled()
+			agent = c.hasValue()
 		case "stream":
 			req.Stream = c.boolean()
 		case "background":
@@ -89,12 +89,15 @@ func (geminiInteractions) ReadRequest(body []byte) (Request, error) {
 					tools.add(typ)
 				}
 			}
+		case "generation_config":
+			req.limit(readMember(&c, "max_output_tokens"))
 		default:
-			c.skip()
+			tools.other(&c, interactionsMembers, key)
 		}
 	}
 	tools.hidden = tools.hidden || agent // those of the agent
 	req.ProviderTools = tools.types()
+	req.fillModel("")
 	req.HistoryOutputs = outputs.safe()
 	if req.PreviousID == "" {
 		req.HistoryCalls = calls.safe()

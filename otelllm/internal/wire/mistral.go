@@ -56,7 +56,7 @@ func (p mistralConversations) ReadRequest(body []byte) (Request, error) {
 		case "model":
 			req.Model = safeModel(c.str())
 		case "agent_id":
-			agent = c.filled()
+			agent = c.hasValue()
 		case "stream":
 			req.Stream = c.boolean()
 		case "inputs":
@@ -70,12 +70,15 @@ func (p mistralConversations) ReadRequest(body []byte) (Request, error) {
 			}
 		case "tools":
 			tools.addUnlessFunction(&c)
+		case "completion_args":
+			req.limit(readMember(&c, "max_tokens"))
 		default:
-			c.skip()
+			tools.other(&c, mistralMembers, key)
 		}
 	}
 	tools.hidden = tools.hidden || agent || p.conversation != "" // those of the agent, or of the conversation
 	req.ProviderTools = tools.types()
+	req.fillModel("")
 	req.HistoryOutputs = outputs.safe()
 	if p.conversation == "" {
 		req.HistoryCalls = calls.safe()

@@ -31,11 +31,14 @@ func readOllamaRequest(body []byte) (Request, error) {
 			}
 		case "tools":
 			tools.addUnlessFunction(&c)
+		case "options":
+			req.limit(readMember(&c, "num_predict"))
 		default:
-			c.skip()
+			tools.other(&c, ollamaMembers, key)
 		}
 	}
 	req.ProviderTools = tools.types()
+	req.fillModel("")
 	req.HistoryOutputs = outputs.safe()
 	if observed {
 		req.HistoryCalls = calls.safe()

@@ -37,10 +37,14 @@ const (
 	providerMistral = "mistral_ai"
 )
 
-// fillModel sets the model to that of the path if the body names none.
+// fillModel sets the model to that of the path if the body names none. Call it when
+// ProviderTools is set: it is not observed of a model that is an agent.
 func (r *Request) fillModel(model string) {
 	if r.Model == "" {
 		r.Model = pathModel(model)
+	}
+	if agentModel(r.Model) {
+		r.ProviderTools = nil
 	}
 }
 

@@ -41,6 +41,9 @@ func Match(method, path string) (p Protocol, sure, ok bool) {
 	path = strings.TrimSuffix(path, "/")
 	for _, known := range protocols {
 		if p, sure := known.at(path); p != nil {
+			if agentPath(path) {
+				p = ForAgent(p)
+			}
 			return p, sure, true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
 // errEmptyBody and the other errors about request bodies contain offsets, never bytes of
@@ -33,6 +35,14 @@ func readStream(c *cursor) (stream, unknown bool) {
 	b := c.peek()
 	stream = c.boolean()
 	return stream, b != 't' && b != 'f'
+}
+
+// limit records a bound on the tokens of the answer. The smallest one counts; a negative n
+// is not a bound.
+func (r *Request) limit(n int) {
+	if n >= 0 && (!r.MaxTokens.Observed() || n < r.MaxTokens.N()) {
+		r.MaxTokens = classify.Counted(n)
+	}
 }
 
 // newestIDs keeps the newest MaxIDs ids, in order. They point into the body.

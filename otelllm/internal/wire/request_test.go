@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
 type requestTest struct {
@@ -156,7 +158,7 @@ func TestResponsesRequest(t *testing.T) {
 
 func TestMessagesRequest(t *testing.T) {
 	runRequestTests(t, anthropicMessages{}, []requestTest{
-		{"text", `{"model":"claude-x","max_tokens":5,"stream":true,"system":"tool_use","messages":[{"role":"user","content":"x"}]}`, Request{Model: "claude-x", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
+		{"text", `{"model":"claude-x","max_tokens":5,"stream":true,"system":"tool_use","messages":[{"role":"user","content":"x"}]}`, Request{Model: "claude-x", Stream: true, MaxTokens: classify.Counted(5), HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"id":"no","type":"tool_use"}},{"input":{},"id":"b","type":"tool_use"},{"type":"server_tool_use","id":"no"}]},
 			{"content":[{"tool_use_id":"a","type":"tool_result","content":[{"type":"tool_result","tool_use_id":"no"}]},{"type":"tool_result","tool_use_id":"b","is_error":true},{"type":"web_search_tool_result","tool_use_id":"no"}],"role":"user"}]}`,

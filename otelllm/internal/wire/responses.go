@@ -79,7 +79,7 @@ func MatchResume(method, path, rawQuery string) (Protocol, bool) {
 // Resumed returns the id of the response that a request goes on with, by [MatchResume]; ""
 // if p is the protocol of another request.
 func Resumed(p Protocol) string {
-	switch p := p.(type) {
+	switch p := bare(p).(type) {
 	case openAIResponses:
 		return p.resumed
 	case geminiInteractions:
@@ -93,7 +93,7 @@ func Resumed(p Protocol) string {
 // of a history is not a step of the conversation, and Mistral's conversations have neither
 // the history nor an id of the response before.
 func LinksRequests(p Protocol) bool {
-	switch p := p.(type) {
+	switch p := bare(p).(type) {
 	case openAIResponses:
 		return !p.compacts
 	case mistralConversations:

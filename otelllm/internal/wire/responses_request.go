@@ -46,12 +46,22 @@ func readResponsesRequest(body []byte) (Request, error) {
 			}
 		case "tools":
 			tools.addResponses(&c)
+		case "previous_response", "previous_input_messages": // of vLLM: a history in a form that is not read
+			elsewhere = c.hasValue() || elsewhere
+			referred = referred || elsewhere
+		case "max_output_tokens", "max_tokens", "max_completion_tokens":
+			req.limit(c.count())
+		case "plugins":
+			tools.plugins(&c)
+		case "extra_body":
+			tools.others(&c, extraMembers)
 		default:
-			c.skip()
+			tools.other(&c, responsesMembers, key)
 		}
 	}
 	tools.hidden = tools.hidden || stored // the stored prompt may offer more
 	req.ProviderTools = tools.types()
+	req.fillModel("")
 	req.HistoryOutputs = outputs.safe()
 	switch {
 	case !elsewhere:

@@ -7,6 +7,7 @@ package wire
 import (
 	"time"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -58,9 +59,12 @@ type Request struct {
 	// JSON type that the protocol defines.
 	IsCall bool
 	// ProviderTools are the types of the offered provider-executed tools, at most MaxIDs.
-	// It is empty if the body offers none, and nil if the body does not show what is
-	// offered.
+	// It is empty if the body offers none, and nil if the request does not show what is
+	// offered: it names an agent, or a member of it is not known, see [members].
 	ProviderTools []string
+	// MaxTokens is the bound on the tokens of the answer that the request asks for; it is not
+	// observed if the request asks for none.
+	MaxTokens classify.Count
 	// Background: the provider continues the request even if the answer is not read.
 	Background     bool
 	ConversationID string

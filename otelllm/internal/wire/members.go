@@ -1,0 +1,187 @@
+package wire
+
+import "strings"
+
+// A request shows what the provider may execute only if all its members are known: a server
+// that has tools of its own takes them by members that no other server has (agent, tool_ids,
+// integrations). So each protocol has a closed list of the members that offer no tool, in
+// members_list.go, and any other member with a value hides what is offered.
+
+// members are the members of a request that are known: by name, the provider-executed tool
+// that the member offers if it has a value, or "" if it offers none.
+type members map[string]string
+
+// namesOf are names of members, separated by white space, and where they are from: a
+// type of an SDK or a page of a provider's reference.
+type namesOf struct{ source, names string }
+
+// knownMembers returns the members of these lists. Those of offering offer a tool.
+func knownMembers(lists ...[]namesOf) members {
+	m := members{}
+	for _, part := range lists {
+		for _, l := range part {
+			for name := range strings.FieldsSeq(l.names) {
+				m[name] = offering[name]
+			}
+		}
+	}
+	return m
+}
+
+// inBothCases returns the members with their names in camel case, too, as protocol buffers
+// allow.
+func (m members) inBothCases() members {
+	for name, tool := range m {
+		words := strings.Split(name, "_")
+		for i := 1; i < len(words); i++ {
+			if w := words[i]; w != "" {
+				words[i] = strings.ToUpper(w[:1]) + w[1:]
+			}
+		}
+		m[strings.Join(words, "")] = tool
+	}
+	return m
+}
+
+// other reads a member of which the protocol's reader needs nothing.
+func (o *offeredTools) other(c *cursor, known members, key []byte) {
+	tool, ok := known[string(key)]
+	switch {
+	case !ok:
+		o.hidden = c.hasValue() || o.hidden
+	case tool == "":
+		c.skip()
+	case c.hasValue():
+		o.add([]byte(tool))
+	}
+}
+
+// others reads an object whose members are known, such as one that a gateway merges into the
+// request. A value of another type hides what is offered.
+func (o *offeredTools) others(c *cursor, known members) {
+	if c.peek() != '{' {
+		o.hidden = c.hasValue() || o.hidden
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		o.other(c, known, key)
+	}
+}
+
+// plugins reads a list of plugins by their ids, of OpenRouter.
+func (o *offeredTools) plugins(c *cursor) {
+	for ok := o.array(c); ok; ok = c.element() {
+		if c.peek() == '"' {
+			o.addPlugin(c.str())
+			continue
+		}
+		var id []byte
+		on := true
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "id":
+				id = c.str()
+			case "enabled":
+				on = c.peek() != 'f'
+				c.skip()
+			default:
+				c.skip()
+			}
+		}
+		if on {
+			o.addPlugin(id)
+		}
+	}
+}
+
+// addPlugin adds the tool of a plugin. Most plugins have the name of their tool.
+func (o *offeredTools) addPlugin(id []byte) {
+	switch string(id) {
+	case "web":
+		o.add([]byte("web_search"))
+	case "web-fetch":
+		o.add([]byte("web_fetch"))
+	default:
+		o.add(id)
+	}
+}
+
+// hasValue consumes a value and reports whether it says anything: null, false, an empty
+// string or array, and an object whose members say nothing do not.
+func (c *cursor) hasValue() bool {
+	if c.peek() != '{' {
+		return c.nonEmpty()
+	}
+	says := false
+	for _, ok := c.object(); ok; _, ok = c.key() {
+		says = c.hasValue() || says
+	}
+	return says && !c.bad
+}
+
+// agentModel reports whether a model is a system that has tools which the request does not
+// name: Groq's compound systems, an agent behind a gateway, or a configuration that is
+// stored on the server.
+//
+// https://console.groq.com/docs/compound,
+// https://docs.litellm.ai/docs/providers/azure_ai_agents and its other agents,
+// https://openrouter.ai/docs/guides/features/presets, https://docs.openclaw.ai/gateway/openai-http-api
+func agentModel(model string) bool {
+	if strings.Contains(model, "@preset/") {
+		return true
+	}
+	for part := range strings.FieldsFuncSeq(model, func(r rune) bool { return r == '/' || r == ':' }) {
+		switch part {
+		case "agent", "agents", "assistants", "agentcore", "agent_engine", "langgraph", "a2a", "a2a_agent", "watsonx_agent", "openclaw", "compound":
+			return true
+		}
+		if strings.HasPrefix(part, "compound-") || strings.HasPrefix(part, "asst_") {
+			return true
+		}
+	}
+	return false
+}
+
+// agentPath reports whether a URL path is below an agent's, which has tools of its own:
+// Foundry's …/agents/{name}/endpoint/protocols/openai/responses and
+// …/applications/{name}/protocols/openai/responses, Mistral's /v1/agents/completions,
+// LibreChat's /api/agents/v1/chat/completions.
+//
+// https://learn.microsoft.com/en-us/azure/foundry/agents/how-to/publish-agent,
+// https://docs.mistral.ai/api/endpoint/agents, https://www.librechat.ai/docs/features/agents_api
+func agentPath(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		switch part {
+		case "agent", "agents", "assistant", "assistants", "applications", "bots", "workflows":
+			return true
+		}
+	}
+	return false
+}
+
+// ofAgent is a protocol whose requests are for an agent: what its tools are is not known.
+type ofAgent struct{ Protocol }
+
+// ForAgent returns p for requests to an agent that has tools of its own, which the requests
+// need not show.
+func ForAgent(p Protocol) Protocol {
+	if _, already := p.(ofAgent); already || p == nil {
+		return p
+	}
+	return ofAgent{p}
+}
+
+// ReadRequest implements [Protocol].
+func (p ofAgent) ReadRequest(body []byte) (Request, error) {
+	req, err := p.Protocol.ReadRequest(body)
+	req.ProviderTools = nil
+	return req, err
+}
+
+// bare returns p without [ForAgent].
+func bare(p Protocol) Protocol {
+	if a, ok := p.(ofAgent); ok {
+		return a.Protocol
+	}
+	return p
+}
