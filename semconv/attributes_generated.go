@@ -183,7 +183,8 @@ const (
 	// the tools that the request offers and the provider would execute itself.
 	//
 	// At most 64 entries of at most 256 bytes. Empty means that the request was
-	// read and offers none.
+	// read and offers none. Absent if it may offer some that it does not show: it
+	// names an agent, or has a member that is not known.
 	//
 	// Type: string[]. Written by the client.
 	RequestProviderToolsKey = attribute.Key("llm.request.provider_tools")
@@ -206,6 +207,16 @@ const (
 	//
 	// Type: string[]. Written by the client.
 	HistoryToolOutputsKey = attribute.Key("llm.history.tool_outputs")
+
+	// HistoryEndsWithOutputsKey is the key of "llm.history.ends_with_outputs".
+	// Whether the history ends with tool outputs, after which the model may end
+	// its turn without a word.
+	//
+	// Written if it is true, for the protocols whose finish reason end_turn means
+	// that: Anthropic Messages and Bedrock Converse.
+	//
+	// Type: boolean. Written by the client.
+	HistoryEndsWithOutputsKey = attribute.Key("llm.history.ends_with_outputs")
 
 	// HistoryMissingOutputsKey is the key of "llm.history.missing_outputs". Ids of
 	// the tool calls whose output a later request does not contain.
@@ -428,6 +439,17 @@ const (
 	//
 	// Type: int. Written by the client.
 	StreamProviderToolsStartedKey = attribute.Key("llm.stream.provider_tools_started")
+
+	// StreamProviderToolsKey is the key of "llm.stream.provider_tools". Types of
+	// the tools that the provider began to execute itself during this stream.
+	//
+	// Each once, in the words of llm.request.provider_tools where both have it; at
+	// most 64 entries of at most 256 bytes. Absent if
+	// llm.stream.provider_tools_started is 0, or if the type of one of them is not
+	// known.
+	//
+	// Type: string[]. Written by the client.
+	StreamProviderToolsKey = attribute.Key("llm.stream.provider_tools")
 
 	// StreamTimeToHeadersKey is the key of "llm.stream.time_to_headers". Time from
 	// the start of the request to its response headers.
@@ -720,6 +742,13 @@ func HistoryToolOutputs(val ...string) attribute.KeyValue {
 	return HistoryToolOutputsKey.StringSlice(val)
 }
 
+// HistoryEndsWithOutputs is the attribute "llm.history.ends_with_outputs".
+// Whether the history ends with tool outputs, after which the model may end its
+// turn without a word.
+func HistoryEndsWithOutputs(val bool) attribute.KeyValue {
+	return HistoryEndsWithOutputsKey.Bool(val)
+}
+
 // HistoryMissingOutputs is the attribute "llm.history.missing_outputs". Ids of
 // the tool calls whose output a later request does not contain.
 func HistoryMissingOutputs(val ...string) attribute.KeyValue {
@@ -885,6 +914,12 @@ func StreamOpenToolCallIDs(val ...string) attribute.KeyValue {
 // execute itself during this stream.
 func StreamProviderToolsStarted(val int) attribute.KeyValue {
 	return StreamProviderToolsStartedKey.Int(val)
+}
+
+// StreamProviderTools is the attribute "llm.stream.provider_tools". Types of
+// the tools that the provider began to execute itself during this stream.
+func StreamProviderTools(val ...string) attribute.KeyValue {
+	return StreamProviderToolsKey.StringSlice(val)
 }
 
 // StreamTimeToHeaders is the attribute "llm.stream.time_to_headers". Time from

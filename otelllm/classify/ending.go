@@ -44,7 +44,7 @@ func endingOf(r *Request) ending {
 		end:       r.Ended,
 		provider:  r.Provider.Kind,
 		transport: r.Transport.Cause,
-		finish:    r.Finish,
+		finish:    r.finish(),
 		answer:    r.answer(),
 		failed:    r.Failed,
 		upstream:  r.Upstream,
@@ -72,6 +72,21 @@ func endingOf(r *Request) ending {
 		}
 	}
 	return e
+}
+
+// finish returns the meaning of the finish reasons for what the request asked for. A request
+// for at most one token is a probe, or warms a cache: that it reached its limit is what was
+// asked for. After the outputs of tools a model may end its turn without a word.
+// https://docs.claude.com/en/api/handling-stop-reasons
+func (r *Request) finish() Finish {
+	switch limit := r.MaxTokens; {
+	case limit.Observed() && limit.N() <= 1 && (r.Finish == FinishMaxTokens || r.Finish == FinishLimited),
+		limit.Observed() && limit.N() == 0 && r.Finish == FinishStop,
+		r.HistoryEndsWithOutputs && r.Finish == FinishStop:
+		return FinishNothingDue
+	default:
+		return r.Finish
+	}
 }
 
 // answerCutOff reports whether the provider's own answer never arrived, or only in part. A
@@ -199,7 +214,7 @@ func (e ending) classify() classification {
 // empty reports whether the answer is complete and has no content but reasoning, although
 // content was due.
 func (e ending) empty() bool {
-	due := e.finish != FinishNothingDue && e.finish != FinishWaiting
+	due := e.finish != FinishNothingDue && e.finish != FinishCompacted && e.finish != FinishWaiting
 	return e.complete() && due && (e.answer == answerNone || e.answer == answerReasoning)
 }
 

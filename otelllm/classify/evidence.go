@@ -106,8 +106,8 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 	if r.Unread {
 		e.add(string(semconv.StreamUnreadKey), "true")
 	}
-	if r.Finish.limited() != semconv.CauseUnset || r.Finish == FinishMissing {
-		e.add(factFinish, finishText(r.Finish))
+	if finish := r.finish(); finish.limited() != semconv.CauseUnset || finish == FinishMissing {
+		e.add(factFinish, finishText(finish))
 	}
 	e.add(string(semconv.StreamPhaseKey), r.Phase.String())
 	e.count(string(semconv.StreamTextChunksKey), r.Text)

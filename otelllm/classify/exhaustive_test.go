@@ -47,7 +47,7 @@ var walkEvery = race.Every(9)
 var (
 	facts    = []Fact{NotObserved, No, Yes}
 	bases    = []Basis{Inferred, Corroborated, Typed}
-	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishUnstated, FinishStop, FinishToolCalls, FinishWaiting, FinishLimited, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
+	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishUnstated, FinishStop, FinishToolCalls, FinishCompacted, FinishWaiting, FinishLimited, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
 )
 
 // numAnswers is the number of the values of an answer.
@@ -129,7 +129,7 @@ func endingProblem(e ending, c classification) string {
 	case (e.transport == semconv.TransportCauseInvalidURL || e.transport == semconv.TransportCauseInvalidRequest) &&
 		(c.origin == semconv.OriginTransport || c.class == semconv.ClassConnectionFailed):
 		return "the caller's own fault is blamed on the network"
-	case c.class == semconv.ClassEmptyCompletion && (e.finish == FinishNothingDue || e.finish == FinishWaiting):
+	case c.class == semconv.ClassEmptyCompletion && (e.finish == FinishNothingDue || e.finish == FinishCompacted || e.finish == FinishWaiting):
 		return "empty although no output was due"
 	case c.class == 0 && e.failed == Yes:
 		return "a failure without a class"

@@ -100,6 +100,7 @@ const (
 	FinishUnstated                    // the server ended the answer, and sends no reasons
 	FinishStop                        // the model finished
 	FinishToolCalls                   // the model requests tool calls
+	FinishCompacted                   // the model summarised the history, and the client continues from there
 	FinishWaiting                     // the answer waits for a person or for a background job
 	FinishLimited                     // cut by a limit that is not named
 	FinishMaxTokens                   // cut by an output token limit
@@ -213,9 +214,14 @@ type Request struct {
 	ToolInputsInvalid                                 Count    // calls whose input is not JSON at its end
 	ProviderTools                                     []string // provider-executed tools that the request offered, at most MaxIDs; nil if not observed
 	ProviderToolsStarted                              Count
+	ProviderToolTypes                                 []string // types of the provider-executed tools that began, at most MaxIDs; nil if not observed
 
 	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil if not observed
 	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil if not observed
+	// HistoryEndsWithOutputs: the history ends with outputs of tools, and the model may end its
+	// turn without a word after them.
+	HistoryEndsWithOutputs bool
+	MaxTokens              Count // the bound on the tokens of the answer that the request asked for
 
 	Background    bool          // the provider continues to process the request even if the stream is not read
 	Events        Count         // semantic events

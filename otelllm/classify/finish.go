@@ -14,12 +14,13 @@ var finishes = map[string]Finish{
 	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
-	"compaction": FinishNothingDue, // Anthropic, and the Responses API: a summary of the history, for the model
 
 	"unstated": FinishUnstated, // of this project: [DONE] came after content, and not one reason
 
 	// A background job of OpenAI or xAI, and an MCP call that a person has to approve.
 	"queued": FinishWaiting, "in_progress": FinishWaiting, "deferred": FinishWaiting, "approval_required": FinishWaiting,
+
+	"compaction": FinishCompacted, // Anthropic, and the Responses API: a summary of the history, for the model
 
 	"tool_calls": FinishToolCalls, "tool-calls": FinishToolCalls, "tool_call": FinishToolCalls,
 	"tool_use": FinishToolCalls, "function_call": FinishToolCalls,

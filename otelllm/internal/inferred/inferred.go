@@ -467,7 +467,7 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 // answerOf returns how a request ended, as far as kinship asks.
 func answerOf(f *classify.Request, calls []wire.Call, responseID string) kinship.Answer {
 	a := kinship.Answer{
-		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused,
+		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused || f.Finish == classify.FinishCompacted,
 		Queued: f.Background && f.Finish == classify.FinishWaiting,
 		Text:   f.Text.N() > 0 || f.Reasoning.N() > 0,
 	}

@@ -38,6 +38,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 	f.ToolInputsInvalid = counted(st.ToolInputsInvalid, false) // written only if there are any
 	f.ToolCalls = counted(st.ToolCalls, whole)
 	f.ProviderToolsStarted = counted(st.ProviderToolsStarted, whole)
+	f.ProviderToolTypes = st.ProviderTools
 	f.CallIDs, f.OpenCallIDs = nil, nil
 	for i := range st.Calls {
 		switch c := &st.Calls[i]; {
@@ -92,7 +93,7 @@ func FillIdentity(id *spanfacts.Identity, c *httpcall.Contents) {
 // FillFacts fills in what the request's body says about tools and the history.
 func FillFacts(f *spanfacts.Request, c *httpcall.Contents) {
 	f.ProviderTools, f.HistoryCalls, f.HistoryOutputs = c.ProviderTools, c.HistoryCalls, c.HistoryOutputs
-	f.Background = c.Background
+	f.HistoryEndsWithOutputs, f.MaxTokens, f.Background = c.EndsWithOutputs, c.MaxTokens, c.Background
 }
 
 // providerCode returns what is recorded of a provider's name for an error: its code,

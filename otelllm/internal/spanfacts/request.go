@@ -116,6 +116,10 @@ func (r *Request) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 	}
 	dst = appendList(dst, semconv.HistoryToolCallsKey, r.HistoryCalls)
 	dst = appendList(dst, semconv.HistoryToolOutputsKey, r.HistoryOutputs)
+	if r.HistoryEndsWithOutputs {
+		dst = append(dst, semconv.HistoryEndsWithOutputs(true))
+	}
+	dst = appendCount(dst, otelsemconv.GenAIRequestMaxTokensKey, r.MaxTokens)
 	dst = r.appendStream(dst)
 	dst = r.appendEnd(dst)
 	return r.appendResponse(dst)
@@ -139,6 +143,9 @@ func (r *Request) appendStream(dst []attribute.KeyValue) []attribute.KeyValue {
 	dst = appendCount(dst, semconv.StreamToolInputsInvalidKey, r.ToolInputsInvalid)
 	dst = appendCount(dst, semconv.StreamToolCallsKey, r.ToolCalls)
 	dst = appendCount(dst, semconv.StreamProviderToolsStartedKey, r.ProviderToolsStarted)
+	if len(r.ProviderToolTypes) > 0 {
+		dst = append(dst, semconv.StreamProviderTools(r.ProviderToolTypes...))
+	}
 	if len(r.CallIDs) > 0 {
 		dst = append(dst, semconv.StreamToolCallIDs(r.CallIDs...))
 	}

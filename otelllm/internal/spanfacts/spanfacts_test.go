@@ -93,6 +93,7 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	q.ToolInputsInvalid = count(r)
 	q.CallIDs, q.OpenCallIDs = unlessEmpty(ids(r)), unlessEmpty(ids(r))
 	q.ProviderTools, q.HistoryCalls, q.HistoryOutputs = observed(r, ids(r)), observed(r, ids(r)), observed(r, ids(r))
+	q.ProviderToolTypes, q.MaxTokens, q.HistoryEndsWithOutputs = unlessEmpty(ids(r)), count(r), r.IntN(2) == 0
 	q.TimeToHeaders, q.LastProgress, q.LongestGap, q.RetryAfter = duration(r), duration(r), duration(r), duration(r)
 	f.ErrorType = pick(r, []string{"connection_reset"}, "")
 	f.DeriveOutcome()

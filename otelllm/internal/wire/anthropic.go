@@ -176,7 +176,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 	default:
 		switch {
 		case bytes.HasSuffix(b.typ, []byte("_tool_use")): // server_tool_use, mcp_tool_use
-			r.open.add(index, r.t.startProviderTool())
+			r.open.add(index, r.t.startProviderTool(b.serverTool()))
 		case !bytes.HasSuffix(b.typ, []byte("_tool_result")):
 			r.t.Unread = true
 		}

@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // messagesEvent is the parsed form of one payload. Its slices point into the payload.
 type messagesEvent struct {
 	typ     []byte
@@ -24,6 +26,21 @@ type messagesBlock struct {
 	filled        bool // it has text, reasoning or redacted reasoning
 	unread        bool // an unknown member contains text
 	input         inputPart
+}
+
+// serverTool returns the name of the tool that the provider executes, as that of an offered
+// one. That of a tool on an MCP server is the server's own.
+func (b *messagesBlock) serverTool() []byte {
+	switch {
+	case string(b.typ) == "mcp_tool_use":
+		return []byte("mcp")
+	case string(b.typ) != "server_tool_use":
+		return bytes.TrimSuffix(b.typ, []byte("_tool_use"))
+	case bytes.HasPrefix(b.name, []byte("tool_search")):
+		return []byte("tool_search") // tool_search_tool_regex, tool_search_tool_bm25
+	default:
+		return b.name
+	}
 }
 
 type messagesDelta struct {

@@ -20,7 +20,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 		case "messages":
 			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
-				readMessage(&c, &calls, &outputs)
+				req.EndsWithOutputs = readMessage(&c, &calls, &outputs)
 			}
 		case "tools":
 			tools.addMessages(&c)
@@ -76,7 +76,8 @@ func (o *offeredTools) addContainer(c *cursor) {
 	}
 }
 
-func readMessage(c *cursor, calls, outputs *newestIDs) {
+// readMessage adds the ids of a message. answers: it has the output of a call.
+func readMessage(c *cursor, calls, outputs *newestIDs) (answers bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "content" {
 			c.skip()
@@ -89,9 +90,11 @@ func readMessage(c *cursor, calls, outputs *newestIDs) {
 				calls.add(id)
 			case "tool_result":
 				outputs.add(callID)
+				answers = true
 			}
 		}
 	}
+	return answers
 }
 
 // clientTools are Anthropic's tools that the application executes. Their types contain a

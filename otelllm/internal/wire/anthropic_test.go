@@ -90,8 +90,8 @@ func TestMessages(t *testing.T) {
 		{"a tool's id and name that are text", "", named(blockStart("1", `{"type":"tool_use","id":"my id","name":"my tool"}`)), all(events(1), calls(SafeID("my id")+"/redacted+"), phase(semconv.PhaseToolCallReady))},
 
 		{"input of an unknown block", "", named(input), all(events(1), unread)},
-		{"server tool", "", named(text("a"), blockStart("1", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`), input, blockStop("1"), blockStart("2", `{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`), blockStop("2")), all(events(6), texts(1), providerTools(1), phase(semconv.PhaseText))},
-		{"mcp tool", "", named(blockStart("0", `{"type":"mcp_tool_use","id":"m","name":"echo","server_name":"s"}`), blockStart("1", `{"type":"mcp_tool_result","tool_use_id":"m","content":[{"type":"text","text":"secret"}]}`)), all(events(2), providerTools(1))},
+		{"server tool", "", named(text("a"), blockStart("1", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`), input, blockStop("1"), blockStart("2", `{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`), blockStop("2")), all(events(6), texts(1), providerTools(1, "web_search"), phase(semconv.PhaseText))},
+		{"mcp tool", "", named(blockStart("0", `{"type":"mcp_tool_use","id":"m","name":"echo","server_name":"s"}`), blockStart("1", `{"type":"mcp_tool_result","tool_use_id":"m","content":[{"type":"text","text":"secret"}]}`)), all(events(2), providerTools(1, "mcp"))},
 
 		{"error", "", named(start, text("hi"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`), all(msg, events(3), used(-1), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
 		{"error by its name", "", "event: error\ndata: {\"error\":{\"type\":\"api_error\"}}\n\n", all(events(1), failed(Error{Type: "api_error"}))},
@@ -100,7 +100,7 @@ func TestMessages(t *testing.T) {
 		{"error after message_stop", "", named(stop("end_turn"), end, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), ended("end_turn"), out)},
 
 		{"a whole message", jsonType, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}}`, all(msg, events(1), thoughts(1), texts(1), ended("end_turn"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
-		{"a whole message with tools", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"server_tool_use","id":"s","name":"web_search"},{"type":"tool_use","id":"toolu_a","name":"f","input":{"id":"x","type":"y"}},{"type":"tool_use","id":"toolu_b","name":"f","input":{}}],"stop_reason":"tool_use"}`, all(msg, events(1), providerTools(1), calls("toolu_a!", "toolu_b!"), ended("tool_use"))},
+		{"a whole message with tools", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"server_tool_use","id":"s","name":"web_search"},{"type":"tool_use","id":"toolu_a","name":"f","input":{"id":"x","type":"y"}},{"type":"tool_use","id":"toolu_b","name":"f","input":{}}],"stop_reason":"tool_use"}`, all(msg, events(1), providerTools(1, "web_search"), calls("toolu_a!", "toolu_b!"), ended("tool_use"))},
 		{"a whole message without a stop_reason", jsonType, `{"id":"msg_1","model":"claude-x","type":"message","content":[{"type":"text","text":"a"}],"stop_reason":null}`, all(msg, events(1), texts(1), terminal)},
 		{"a whole message with a tool, without a stop_reason", jsonType, `{"id":"msg_1","model":"claude-x","content":[{"type":"tool_use","id":"toolu_a","name":"f"}]}`, all(msg, events(1), calls("toolu_a+"), terminal)},
 		{"a whole message in another place", jsonType, `{"id":"msg_1","model":"claude-x","poem":"hi","stop_reason":"end_turn"}`, all(msg, events(1), unread, ended("end_turn"))},

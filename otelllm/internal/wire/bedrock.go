@@ -116,7 +116,7 @@ func (r *converseReader) startBlock(index int, b *converseBlock) {
 		d := b.content(index)
 		r.add(&d)
 	case string(b.typ) == "server_tool_use":
-		r.open.add(index, r.t.startProviderTool())
+		r.open.add(index, r.t.startProviderTool(b.name))
 	default:
 		r.open.begin(&r.t, index, r.t.start(b.id, b.name), b.input)
 	}

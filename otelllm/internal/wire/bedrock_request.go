@@ -20,7 +20,7 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 		case "messages":
 			messages = c.peek() == '[' || messages
 			for ok := c.array(); ok; ok = c.element() {
-				readConverseMessage(&c, &calls, &outputs)
+				req.EndsWithOutputs = readConverseMessage(&c, &calls, &outputs)
 			}
 		case "toolConfig":
 			tools.readToolConfig(&c)
@@ -69,7 +69,8 @@ func (o *offeredTools) addFields(c *cursor) {
 	}
 }
 
-func readConverseMessage(c *cursor, calls, outputs *newestIDs) {
+// readConverseMessage adds the ids of a message. answers: it has the output of a call.
+func readConverseMessage(c *cursor, calls, outputs *newestIDs) (answers bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "content" {
 			c.skip()
@@ -86,6 +87,7 @@ func readConverseMessage(c *cursor, calls, outputs *newestIDs) {
 					// The results of provider-executed tools have other types.
 					if id, typ := readToolUse(c); len(typ) == 0 || string(typ) == "tool_result" {
 						outputs.add(id)
+						answers = true
 					}
 				default:
 					c.skip()
@@ -93,6 +95,7 @@ func readConverseMessage(c *cursor, calls, outputs *newestIDs) {
 			}
 		}
 	}
+	return answers
 }
 
 func readToolUse(c *cursor) (id, typ []byte) {

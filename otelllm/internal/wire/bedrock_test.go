@@ -88,7 +88,7 @@ func TestBedrock(t *testing.T) {
 		{"a call that was malformed", awsType, tool("1", "a") + blockStop("1") + stop("malformed_tool_use"), all(events(3), calls("a+"), phase(callReady), finished("malformed_tool_use"), failed(Error{Type: "malformed_tool_use"}))},
 		{"input of an unknown call", awsType, input + stop("end_turn"), all(events(2), unread, ended("end_turn"))},
 		{"a call whose id is a text", awsType, tool("1", "an id"), all(events(1), calls(SafeID("an id")+"+"), phase(semconv.PhaseToolCallReady))},
-		{"provider's tools", awsType, frame("contentBlockStart", `{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"a","name":"nova_grounding","type":"server_tool_use"}}}`) + input + blockStop("1"), all(events(3), providerTools(1))},
+		{"provider's tools", awsType, frame("contentBlockStart", `{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"a","name":"nova_grounding","type":"server_tool_use"}}}`) + input + blockStop("1"), all(events(3), providerTools(1, "nova_grounding"))},
 
 		{"an exception", awsType, hi + throttled, all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "throttlingException", RetryAfter: 2e9}))},
 		{"an exception of the model", awsType, exception("modelStreamErrorException", `{"message":"x","originalStatusCode":424,"originalMessage":"secret"}`), all(events(1), failed(Error{Type: "modelStreamErrorException"}))},
@@ -148,7 +148,7 @@ func TestBedrockRequest(t *testing.T) {
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"text":"x"},{"toolUse":{"toolUseId":"a","name":"f","input":{"toolUseId":"no"}}},{"toolUse":{"toolUseId":"my id"}},{"toolUse":{"toolUseId":"no","type":"server_tool_use"}}]},
 			{"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"text":"x"}],"status":"error"}},{"toolResult":{"toolUseId":"my id"}},{"toolResult":{"toolUseId":"no","type":"nova_grounding_result"}}]}]}`,
-			Request{Model: "m", Stream: true, HistoryCalls: []string{"a", SafeID("my id")}, HistoryOutputs: []string{"a", SafeID("my id")}},
+			Request{Model: "m", Stream: true, EndsWithOutputs: true, HistoryCalls: []string{"a", SafeID("my id")}, HistoryOutputs: []string{"a", SafeID("my id")}},
 		},
 		{"tools", `{"toolConfig":{"toolChoice":{"auto":{}},"tools":[{"toolSpec":{"name":"f"}},{"cachePoint":{}},{"systemTool":{"name":"nova_grounding"}}]}}`, Request{Model: "m", Stream: true, ProviderTools: []string{"nova_grounding"}, HistoryCalls: none, HistoryOutputs: none}},
 	})

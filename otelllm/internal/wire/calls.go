@@ -138,9 +138,9 @@ func (t *tally) start(id, name []byte) call {
 	return call{at: len(t.Calls) - 1}
 }
 
-// startProviderTool records that a provider-executed tool has begun.
-func (t *tally) startProviderTool() call {
-	t.providerTools(1)
+// startProviderTool is providerTool for one whose input comes in parts.
+func (t *tally) startProviderTool(typ []byte) call {
+	t.providerTool(typ)
 	return call{at: -1, completed: true, ready: true, ended: true}
 }
 

@@ -185,13 +185,16 @@ func (r *chatReader) apply(ch *chatChunk) payloadKind {
 }
 
 func (r *chatReader) applyChoices(ch *chatChunk) {
+	for _, e := range ch.executed {
+		r.t.providerTools(e.place-1-r.executed, nil) // those before it were not listed
+		r.t.providerTools(min(e.place-r.executed, 1), e.typ)
+		r.executed = max(e.place, r.executed)
+	}
 	fragment := 0
 	var failed []byte
 	for i := range ch.choices.n {
 		d := ch.choices.at(i)
 		choice := r.addContent(&contentDelta{index: d.index, text: d.text, refusal: d.refused, reasoning: d.reasoning})
-		r.t.providerTools(max(d.executed-r.executed, 0))
-		r.executed = max(d.executed, r.executed)
 		for range d.fragments {
 			r.fragment(d.index, ch.fragments.at(fragment))
 			fragment++

@@ -8,6 +8,7 @@ type chatChunk struct {
 	usage     Usage
 	fault     fault
 	unread    bool // it contains text, but not in a place where an answer is
+	executed  []executedTool
 	deferred  bool // it has the id of a request whose answer is available later
 }
 
@@ -18,7 +19,12 @@ type chatDelta struct {
 	refused         bool // the text is a refusal
 	finish          []byte
 	fragments       int // how many of the chunk's fragments belong to it
-	executed        int // how many tools the provider reports as executed
+}
+
+// executedTool is a tool that the provider reports as executed.
+type executedTool struct {
+	place int // among those of the answer, from 1
+	typ   []byte
 }
 
 // chatFragment is a part of a call's input.
@@ -46,7 +52,7 @@ func (ch *chatChunk) content() (d contentDelta, ok bool) {
 		}
 		d.call, d.input, d.part = f.index, true, f.input
 	}
-	return d, len(choice.finish) == 0 && choice.executed == 0
+	return d, len(choice.finish) == 0 && len(ch.executed) == 0
 }
 
 // read parses a payload. A chunk and a whole completion differ in the name of one member:
@@ -160,10 +166,8 @@ func (ch *chatChunk) readDelta(c *cursor, d *chatDelta) {
 			place := 0
 			for ok := c.array(); ok; ok = c.element() {
 				place++
-				if n := readMember(c, "index"); n < 0 {
-					d.executed = max(d.executed, place)
-				} else {
-					d.executed = max(d.executed, n+1)
+				if e := readExecuted(c, place); c.room(len(ch.executed)) {
+					ch.executed = append(ch.executed, e)
 				}
 			}
 		case "reasoning_content", "reasoning", "reasoning_details":
@@ -299,4 +303,23 @@ func readChatUsage(c *cursor) Usage {
 		}
 	}
 	return u
+}
+
+// readExecuted reads a tool that the provider has executed. Place is its place in the list,
+// which counts if it has no index.
+func readExecuted(c *cursor, place int) executedTool {
+	e := executedTool{place: place}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "index":
+			if n := c.count(); n >= 0 {
+				e.place = n + 1
+			}
+		case "type":
+			e.typ = c.str()
+		default:
+			c.skip()
+		}
+	}
+	return e
 }

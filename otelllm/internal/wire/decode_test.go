@@ -138,9 +138,11 @@ func events(n int) func(*State)          { return func(s *State) { s.Events = n 
 func texts(n int) func(*State)           { return func(s *State) { s.TextChunks = n } }
 func thoughts(n int) func(*State)        { return func(s *State) { s.ReasoningChunks = n } }
 func keepalives(n int) func(*State)      { return func(s *State) { s.Keepalives = n } }
-func providerTools(n int) func(*State)   { return func(s *State) { s.ProviderToolsStarted = n } }
-func terminal(s *State)                  { s.Terminal = true }
-func unread(s *State)                    { s.Unread = true }
+func providerTools(n int, types ...string) func(*State) {
+	return func(s *State) { s.ProviderToolsStarted, s.ProviderTools = n, types }
+}
+func terminal(s *State) { s.Terminal = true }
+func unread(s *State)   { s.Unread = true }
 func finished(reasons ...string) func(*State) {
 	return func(s *State) { s.FinishReasons = reasons }
 }

@@ -80,10 +80,10 @@ func TestMistralConversations(t *testing.T) {
 		s.Usage = Usage{Input: 189, Output: 18, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	}
 	runDecodeTests(t, mistralConversations{}, []decodeTest{
-		{"whole", "", named(s...), all(model, used, events(11), texts(2), providerTools(1), calls("call_a!", "call_b!"), ended("tool_calls"))},
+		{"whole", "", named(s...), all(model, used, events(11), texts(2), providerTools(1, "web_search"), calls("call_a!", "call_b!"), ended("tool_calls"))},
 		{"begun", "", named(s[0]), events(1)},
-		{"a tool of the provider", "", named(s[:4]...), all(events(4), providerTools(1))},
-		{"a handoff", "", named(`{"type":"agent.handoff.started","id":"h","previous_agent_id":"a","previous_agent_name":"b"}`, `{"type":"agent.handoff.done","id":"h","next_agent_id":"a","next_agent_name":"b"}`), all(events(2), providerTools(1))},
+		{"a tool of the provider", "", named(s[:4]...), all(events(4), providerTools(1, "web_search"))},
+		{"a handoff", "", named(`{"type":"agent.handoff.started","id":"h","previous_agent_id":"a","previous_agent_name":"b"}`, `{"type":"agent.handoff.done","id":"h","next_agent_id":"a","next_agent_name":"b"}`), all(events(2), providerTools(1, "handoff"))},
 		{"text", "", named(s[4:7]...), all(model, events(3), texts(2), phase(semconv.PhaseText))},
 		{"reasoning", "", named(`{"type":"message.output.delta","content":{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}}`), all(events(1), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"a call", "", named(s[7:9]...), all(model, events(2), calls("call_a+"), phase(semconv.PhaseToolCallReady))},
@@ -100,7 +100,7 @@ func TestMistralConversations(t *testing.T) {
 		{
 			"a document", jsonType,
 			`{"object":"conversation.response","conversation_id":"conv_1","outputs":[{"object":"entry","type":"tool.execution","name":"web_search","arguments":"{}"},{"object":"entry","type":"message.output","created_at":"x","model":"mistral-x","id":"m","role":"assistant","content":[{"type":"text","text":"a"}]},{"type":"function.call","tool_call_id":"call_a","name":"f","arguments":"{}"}],"usage":{"prompt_tokens":189,"completion_tokens":18,"total_tokens":207}}`,
-			all(model, used, events(1), texts(1), providerTools(1), calls("call_a!"), ended("tool_calls")),
+			all(model, used, events(1), texts(1), providerTools(1, "web_search"), calls("call_a!"), ended("tool_calls")),
 		},
 		{"a document of something else", jsonType, `{"object":"conversation","id":"conv_1","metadata":{}}`, all(events(1), terminal, unread)},
 	})
@@ -147,10 +147,10 @@ func TestInteractions(t *testing.T) {
 	}
 	bare := response("v1_abc", "")
 	runDecodeTests(t, geminiInteractions{}, []decodeTest{
-		{"whole", "", named(s...) + "event: done\ndata: [DONE]\n\n", all(id, used, events(17), texts(2), thoughts(1), providerTools(1), calls("call_a!"), ended("tool_calls"))},
+		{"whole", "", named(s...) + "event: done\ndata: [DONE]\n\n", all(id, used, events(17), texts(2), thoughts(1), providerTools(1, "google_search"), calls("call_a!"), ended("tool_calls"))},
 		{"begun", "", named(s[:2]...), all(id, events(2))},
 		{"thoughts", "", named(s[2:6]...), all(events(4), thoughts(1), phase(semconv.PhaseReasoning))},
-		{"a tool of the provider", "", named(s[6:8]...), all(events(2), providerTools(1))},
+		{"a tool of the provider", "", named(s[6:8]...), all(events(2), providerTools(1, "google_search"))},
 		{"text", "", named(s[8:12]...), all(events(4), texts(2), phase(semconv.PhaseText))},
 		{"a picture", "", named(`{"index":0,"delta":{"type":"image","mime_type":"image/png","data":"AAAA"},"event_type":"step.delta"}`), all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"a call begun", "", named(s[12:14]...), all(events(2), calls("call_a+"), phase(semconv.PhaseToolCallReady))},
@@ -163,8 +163,8 @@ func TestInteractions(t *testing.T) {
 		{"a call without an id and a name", "", named(`{"index":3,"step":{"type":"function_call"},"event_type":"step.start"}`, s[13], s[14], end("completed")), all(bare, events(4), calls("/!"), ended("tool_calls"))},
 		{"input of an unknown call", "", named(s[13], end("completed")), all(bare, events(2), unread, ended("stop"))},
 		{"input after the end of its call", "", named(s[12], s[13], s[14], s[13]), all(events(4), calls("call_a+"), unread, phase(semconv.PhaseToolCallReady))},
-		{"input of a tool of the provider", "", named(s[6], `{"index":1,"delta":{"type":"arguments_delta","arguments":"{}"},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, s[7]), all(events(4), providerTools(1))},
-		{"a tool of the provider without its beginning", "", named(`{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{"a":1}},"event_type":"step.delta"}`, end("completed")), all(bare, events(3), providerTools(1), ended("stop"))},
+		{"input of a tool of the provider", "", named(s[6], `{"index":1,"delta":{"type":"arguments_delta","arguments":"{}"},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, s[7]), all(events(4), providerTools(1, "google_search"))},
+		{"a tool of the provider without its beginning", "", named(`{"index":1,"delta":{"type":"google_search_call","arguments":{}},"event_type":"step.delta"}`, `{"index":1,"delta":{"type":"google_search_call","arguments":{"a":1}},"event_type":"step.delta"}`, end("completed")), all(bare, events(3), providerTools(1, "google_search"), ended("stop"))},
 		{"complete", "", named(s[9], end("completed")), all(bare, events(2), texts(1), ended("stop"))},
 		{"incomplete", "", named(s[9], end("incomplete")), all(bare, events(2), texts(1), ended("incomplete"))},
 		{"in the background", "", named(end("in_progress")), all(bare, events(1), ended("in_progress"))},
@@ -185,7 +185,7 @@ func TestInteractions(t *testing.T) {
 		{
 			"a document", jsonType,
 			`{"id":"v1_abc","model":"gemini-x","object":"interaction","status":"requires_action","created":"x","input":"secret","steps":[{"type":"user_input","content":[{"type":"text","text":"a"}]},{"type":"thought","summary":[{"type":"text","text":"a"}],"signature":"s"},{"type":"model_output","content":[{"type":"text","text":"a"}]},{"type":"function_call","id":"call_a","name":"f","arguments":{"x":"y"}},{"type":"code_execution_call","id":"ce","arguments":{"code":"x"}},{"type":"code_execution_result","call_id":"ce","result":"x"}],"usage":{"total_input_tokens":12,"total_output_tokens":70,"total_thought_tokens":12,"total_cached_tokens":2}}`,
-			all(id, used, events(1), texts(1), thoughts(1), providerTools(1), calls("call_a!"), ended("tool_calls")),
+			all(id, used, events(1), texts(1), thoughts(1), providerTools(1, "code_execution"), calls("call_a!"), ended("tool_calls")),
 		},
 		{"a document that is an error", jsonType, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"secret"}}`, all(events(1), failed(Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429}))},
 		{"a document of something else", jsonType, `{"name":"x"}`, all(events(1), terminal, unread)},

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -534,7 +535,7 @@ func (o *oracle) responsesItem(index, itemType string, item any) {
 			o.complete(index)
 		}
 	case strings.HasSuffix(itemType, "_call"), itemType == "mcp_list_tools", itemType == "program":
-		o.state.ProviderToolsStarted++
+		o.providerTool(strings.TrimSuffix(itemType, "_call"))
 	}
 }
 
@@ -605,8 +606,19 @@ func (o *oracle) messagesBlock(index string, block any) {
 		}
 	case typ == "thinking", typ == "compaction":
 		o.state.Phase = semconv.PhaseReasoning
-	case strings.HasSuffix(typ, "_tool_use"):
-		o.state.ProviderToolsStarted++
+	case typ == "mcp_tool_use":
+		o.providerTool("mcp")
+	case typ == "server_tool_use":
+		name, _, _ := strings.Cut(text(block, "name"), "_tool_")
+		o.providerTool(name)
+	}
+}
+
+// providerTool counts a tool that the provider executes.
+func (o *oracle) providerTool(typ string) {
+	o.state.ProviderToolsStarted++
+	if !slices.Contains(o.state.ProviderTools, typ) {
+		o.state.ProviderTools = append(o.state.ProviderTools, typ)
 	}
 }
 

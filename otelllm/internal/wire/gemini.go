@@ -218,7 +218,7 @@ func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
 	case geminiCall:
 		r.callPart(known, p)
 	case geminiServerTool:
-		r.t.providerTools(1)
+		r.t.providerTool(p.tool)
 	}
 }
 

@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // geminiChunk is the parsed form of one payload. Its slices point into the payload.
 type geminiChunk struct {
 	id, model  []byte
@@ -25,6 +27,7 @@ type geminiPart struct {
 	thought   bool
 	continues bool // of a call: its input continues in the next part
 	id, name  []byte
+	tool      []byte // of a tool that Google executes: its type
 }
 
 // text reports whether the part is visible output that is not empty.
@@ -185,10 +188,12 @@ func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 				p.kind = geminiCall
 			}
 			p.readCall(c)
-		case "executableCode", "toolCall":
+		case "executableCode":
 			if c.nonEmpty() {
-				p.kind = geminiServerTool
+				p.kind, p.tool = geminiServerTool, []byte("code_execution")
 			}
+		case "toolCall":
+			p.readToolCall(c)
 		case "thoughtSignature", "codeExecutionResult", "toolResponse", "videoMetadata", "mediaResolution", "partMetadata":
 			c.skip()
 		default:
@@ -198,6 +203,28 @@ func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 	if c.room(ch.parts.n) {
 		ch.parts.add(p)
 		d.parts++
+	}
+}
+
+// readToolCall reads a call that Google executes. Its toolType has the name of the offered
+// tool in capitals, and for a search what it searches for.
+func (p *geminiPart) readToolCall(c *cursor) {
+	if c.peek() != '{' {
+		if c.nonEmpty() {
+			p.kind = geminiServerTool
+		}
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		p.kind = geminiServerTool
+		if string(key) != "toolType" {
+			c.skip()
+			continue
+		}
+		p.tool = bytes.ToLower(c.str())
+		if bytes.HasPrefix(p.tool, []byte("google_search_")) {
+			p.tool = []byte("google_search")
+		}
 	}
 }
 

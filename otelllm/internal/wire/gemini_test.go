@@ -94,8 +94,8 @@ func TestGemini(t *testing.T) {
 		{"a call in pieces of another candidate", "", crlf(begin, chunk(candidate("1", `{"functionCall":{}}`, ""))), all(events(2), calls("/f"), toolChunk)},
 		{"no call", "", crlf(part(`{"functionCall":null}`)), events(1)},
 
-		{"provider's tools", "", crlf(part(`{"executableCode":{"code":"x"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}`), part(`{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"toolResponse":{"id":"a"}}`)), all(events(2), providerTools(2))},
-		{"one of the provider's tools alone", "", crlf(part(`{"executableCode":{"code":"x"}}`), part(`{"executableCode":{"code":"x"}}`)), all(events(2), providerTools(2))},
+		{"provider's tools", "", crlf(part(`{"executableCode":{"code":"x"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}`), part(`{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"toolResponse":{"id":"a"}}`)), all(events(2), providerTools(2, "code_execution", "google_search"))},
+		{"one of the provider's tools alone", "", crlf(part(`{"executableCode":{"code":"x"}}`), part(`{"executableCode":{"code":"x"}}`)), all(events(2), providerTools(2, "code_execution"))},
 
 		{"usage", "", crlf(usage(`"promptTokenCount":5,"toolUsePromptTokenCount":2,"candidatesTokenCount":3,"thoughtsTokenCount":4,"cachedContentTokenCount":1,"totalTokenCount":14`)), all(events(1), texts(1), phase(semconv.PhaseText), used(7, 7, 1, 4))},
 		{"usage that grows", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":30`), usage(`"candidatesTokenCount":31`)), all(events(3), texts(3), phase(semconv.PhaseText), used(-1, 31, -1, -1))},

@@ -235,7 +235,7 @@ func (r *interactionsReader) begin(index int, s *interactionsStep) {
 	default:
 		switch {
 		case s.callsProvider():
-			r.open.add(index, r.t.startProviderTool())
+			r.open.add(index, r.t.startProviderTool(s.providerTool()))
 		case !s.ofProvider():
 			r.t.Unread = true
 		}
@@ -337,6 +337,14 @@ type interactionsStep struct {
 // callsProvider reports whether it is a call that the provider executes.
 func (s *interactionsStep) callsProvider() bool {
 	return bytes.HasSuffix(s.typ, []byte("_call")) && string(s.typ) != "function_call"
+}
+
+// providerTool returns the name of the tool of such a call.
+func (s *interactionsStep) providerTool() []byte {
+	if name := bytes.TrimSuffix(s.typ, []byte("_call")); string(name) != "mcp_server_tool" {
+		return name
+	}
+	return []byte("mcp")
 }
 
 // ofProvider reports whether it is such a call, or its result.

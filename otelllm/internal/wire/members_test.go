@@ -194,6 +194,23 @@ func TestAgents(t *testing.T) {
 	}
 }
 
+func TestEndsWithOutputs(t *testing.T) {
+	for _, k := range requestKinds {
+		req, err := k.ReadRequest([]byte(k.body + "}"))
+		require.NoError(t, err)
+		assert.False(t, req.EndsWithOutputs, k.Name())
+	}
+	use, result := `{"role":"assistant","content":[{"type":"tool_use","id":"a"}]}`, `{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"x"}]}`
+	for messages, want := range map[string]bool{
+		use: false, use + "," + result: true, use + "," + result + `,{"role":"assistant","content":"x"}`: false,
+		result + `,{"role":"user","content":[{"type":"text","text":"go on"}]}`: false,
+	} {
+		req, err := anthropicMessages{}.ReadRequest([]byte(`{"model":"m","messages":[` + messages + `]}`))
+		require.NoError(t, err)
+		assert.Equal(t, want, req.EndsWithOutputs, messages)
+	}
+}
+
 func TestMaxTokens(t *testing.T) {
 	for i, members := range [...][]string{
 		{`"max_tokens":1`, `"max_completion_tokens":1`, `"n_predict":1`, `"max_tokens":9,"max_completion_tokens":1`},

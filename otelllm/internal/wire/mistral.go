@@ -1,6 +1,9 @@
 package wire
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // mistralConversations is Mistral's Conversations API, streaming or not: the beginning of a
 // conversation, what is appended to it, and its restart from an entry. The history is on the
@@ -140,7 +143,7 @@ func (r *mistralReader) event(name, data []byte) payloadKind {
 		r.input(&ev)
 	case "tool.execution.started", "agent.handoff.started":
 		r.open.leave(&r.t)
-		r.t.providerTools(1)
+		r.t.providerTool(ev.providerTool())
 	case "conversation.response.started":
 	case "tool.execution.delta", "tool.execution.done", "agent.handoff.done":
 		r.open.leave(&r.t)
@@ -212,7 +215,7 @@ func (r *mistralReader) document(data []byte) payloadKind {
 			r.t.input(&call, out.input)
 			r.t.endInput(&call)
 		case "tool.execution", "agent.handoff":
-			r.t.providerTools(1)
+			r.t.providerTool(out.providerTool())
 		default:
 			r.t.Unread = true
 		}
@@ -232,6 +235,15 @@ type mistralEvent struct {
 	fault                    fault
 	outputs                  []mistralEvent
 	hasOutputs               bool
+}
+
+// providerTool returns the name of the tool that the server executes. A handoff is another
+// agent's turn.
+func (ev *mistralEvent) providerTool() []byte {
+	if bytes.HasPrefix(ev.typ, []byte("agent.handoff")) {
+		return []byte("handoff")
+	}
+	return ev.name
 }
 
 func (ev *mistralEvent) read(c *cursor) {

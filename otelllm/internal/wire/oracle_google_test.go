@@ -44,7 +44,7 @@ func (o *oracle) geminiCandidate(candidate any) {
 	}
 	for _, part := range list(candidate, "content", "parts") {
 		if path(part, "executableCode") != nil {
-			o.state.ProviderToolsStarted++
+			o.providerTool("code_execution")
 		}
 		if text(part, "text") != "" {
 			if path(part, "thought") == true {

@@ -162,7 +162,7 @@ func TestMessagesRequest(t *testing.T) {
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"id":"no","type":"tool_use"}},{"input":{},"id":"b","type":"tool_use"},{"type":"server_tool_use","id":"no"}]},
 			{"content":[{"tool_use_id":"a","type":"tool_result","content":[{"type":"tool_result","tool_use_id":"no"}]},{"type":"tool_result","tool_use_id":"b","is_error":true},{"type":"web_search_tool_result","tool_use_id":"no"}],"role":"user"}]}`,
-			Request{HistoryCalls: []string{"a", "b"}, HistoryOutputs: []string{"a", "b"}},
+			Request{EndsWithOutputs: true, HistoryCalls: []string{"a", "b"}, HistoryOutputs: []string{"a", "b"}},
 		},
 		{
 			"provider's tools", `{"mcp_servers":[{"type":"url","url":"https://example.com"}],"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"custom","name":"g"},{"type":"bash_20250124"},{"type":"text_editor_20250728"},{"type":"computer_20250124"},{"type":"memory_20250818"},

@@ -358,7 +358,7 @@ func (r *responsesReader) added(index int, item *responsesItem) {
 		it = r.t.start(item.callID, item.toolName())
 		it.free = string(item.typ) != "function_call"
 	case itemProvider:
-		r.t.providerTools(1)
+		r.t.providerTool(item.providerTool())
 	case itemReasoning, itemCompaction:
 		r.t.enter(semconv.PhaseReasoning)
 	case itemApproval:

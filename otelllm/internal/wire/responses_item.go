@@ -78,6 +78,15 @@ func (it *responsesItem) toolName() []byte {
 	return bytes.TrimSuffix(it.typ, []byte("_call"))
 }
 
+// providerTool returns the name of the tool that the provider executes, as that of an offered
+// one: a call that has no type of its own is that of the tool in its type.
+func (it *responsesItem) providerTool() []byte {
+	if string(it.typ) == "mcp_list_tools" {
+		return it.typ
+	}
+	return bytes.TrimSuffix(it.typ, []byte("_call"))
+}
+
 func readItem(c *cursor) responsesItem {
 	var it responsesItem
 	var called bool // a member of a shell_call has the command

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -9,6 +11,8 @@ import (
 // same for every protocol.
 type tally struct {
 	State
+
+	providerToolUnnamed bool // a provider-executed tool has begun whose type is not known
 
 	delta  contentDelta // the last one that content was called with
 	values *values      // of the payload that is being parsed; nil: they are not recorded
@@ -123,10 +127,24 @@ func (t *tally) reasoning() {
 	t.at(semconv.PhaseReasoning)
 }
 
-// providerTools records that n more provider-executed tools have begun.
-func (t *tally) providerTools(n int) {
-	if t.ProviderToolsStarted += n; t.Terminal && n > 0 {
-		t.Unread = true
+// providerTool records that a provider-executed tool of this type has begun.
+func (t *tally) providerTool(typ []byte) { t.providerTools(1, typ) }
+
+// providerTools records that n more provider-executed tools of this type have begun; "": it
+// is not known.
+func (t *tally) providerTools(n int, typ []byte) {
+	if n <= 0 {
+		return
+	}
+	t.ProviderToolsStarted += n
+	t.Unread = t.Unread || t.Terminal
+	name := safeName(typ)
+	switch {
+	case t.providerToolUnnamed || len(t.ProviderTools) == MaxIDs:
+	case name == "":
+		t.providerToolUnnamed, t.ProviderTools = true, nil
+	case !slices.Contains(t.ProviderTools, name):
+		t.ProviderTools = append(t.ProviderTools, name)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestSloppyStreams(t *testing.T) {
 		{"a reason that is not known", "", data(delta(`{}`, "moonrise"), "[DONE]"), all(m, unread, events(2), ended("moonrise"))},
 		{"pictures", "", data(delta(`{"images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "stop")), all(m, events(1), texts(1), func(s *State) { s.Complete = true }, phase(semconv.PhaseStreamEnd), finished("stop"))},
 		{"speech", "", data(delta(`{"audio":{"id":"audio_1"}}`, ""), delta(`{"audio":{"id":"audio_1","data":"UklG"}}`, "")), all(m, events(2), texts(1), text)},
-		{"Groq's own tools", "", data(delta(`{"executed_tools":[{"index":0,"type":"search"}]}`, ""), delta(`{"executed_tools":[{"index":0,"type":"search","output":"x"},{"index":1,"type":"python"}]}`, "")), all(m, events(2), providerTools(2))},
+		{"Groq's own tools", "", data(delta(`{"executed_tools":[{"index":0,"type":"search"}]}`, ""), delta(`{"executed_tools":[{"index":0,"type":"search","output":"x"},{"index":1,"type":"python"}]}`, "")), all(m, events(2), providerTools(2, "search", "python"))},
 		{"deferred", jsonType, `{"request_id":"b3a1"}`, all(events(1), ended("deferred"))},
 		{"a JSON array where an object is due", jsonType, `[` + hello + `]`, bad},
 		{"a document and more", jsonType, strings.Replace(hello, `"finish_reason":null`, `"finish_reason":"stop"`, 1) + hello, all(m, unread, events(1), texts(1), ended("stop"))},

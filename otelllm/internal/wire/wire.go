@@ -72,6 +72,9 @@ type Request struct {
 	// HistoryCalls is nil if it was not observed: part of the history is on the server
 	// (previous_response_id, conversation, cachedContent) or has no ids (Gemini, Ollama).
 	HistoryCalls, HistoryOutputs []string
+	// EndsWithOutputs: the history ends with the outputs of calls, in a protocol whose model
+	// may then end its turn without a word (Anthropic Messages, Bedrock Converse).
+	EndsWithOutputs bool
 	// PreviousID, as SafeID returns it, is the response on the server that the request
 	// continues; "": it names none. BodyCalls are then the ids of the calls that the body has
 	// itself, as HistoryCalls: with those of that response's own history they are the whole.
@@ -125,6 +128,9 @@ type State struct {
 	// ToolInputsInvalid counts the calls whose input is not JSON although the provider has said
 	// that it is complete.
 	ToolInputsInvalid int
+	// ProviderTools are the types of the provider-executed tools that began, each once, at
+	// most MaxIDs; nil if there is none, or if the type of one is not known.
+	ProviderTools []string
 
 	// Phase is the current phase of the response: response_started, reasoning, text,
 	// tool_input, tool_call_ready or stream_end.

@@ -111,13 +111,17 @@ func Request(s *Span) classify.Request {
 		OpenCallIDs:          m.list(semconv.StreamOpenToolCallIDsKey),
 		ProviderTools:        m.list(semconv.RequestProviderToolsKey),
 		ProviderToolsStarted: m.count(semconv.StreamProviderToolsStartedKey),
+		ProviderToolTypes:    m.list(semconv.StreamProviderToolsKey),
 		HistoryCalls:         m.list(semconv.HistoryToolCallsKey),
 		HistoryOutputs:       m.list(semconv.HistoryToolOutputsKey),
-		Events:               m.count(semconv.StreamEventsKey),
-		TimeToHeaders:        m.seconds(semconv.StreamTimeToHeadersKey),
-		LastProgress:         m.seconds(semconv.StreamLastProgressKey),
-		LongestGap:           m.seconds(semconv.StreamLongestGapKey),
-		RetryAfter:           m.seconds(semconv.RetryAfterKey),
+		MaxTokens:            m.count("gen_ai.request.max_tokens"),
+
+		HistoryEndsWithOutputs: m[semconv.HistoryEndsWithOutputsKey].AsBool(),
+		Events:                 m.count(semconv.StreamEventsKey),
+		TimeToHeaders:          m.seconds(semconv.StreamTimeToHeadersKey),
+		LastProgress:           m.seconds(semconv.StreamLastProgressKey),
+		LongestGap:             m.seconds(semconv.StreamLongestGapKey),
+		RetryAfter:             m.seconds(semconv.RetryAfterKey),
 	}
 	if r.Ended != semconv.StreamEndUnset {
 		r.Basis = classify.Typed

@@ -76,6 +76,8 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 		e.chunked = true
 	case string(otelsemconv.GenAIResponseFinishReasonsKey):
 		e.reasons = finishReasons(v, nil)
+	case string(otelsemconv.GenAIRequestMaxTokensKey):
+		r.MaxTokens = count(v)
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
 		r.Status = status(v)
 	case string(otelsemconv.GenAIResponseIDKey):

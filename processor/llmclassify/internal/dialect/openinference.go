@@ -120,7 +120,7 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 		case keyOIFinish:
 			e.finish(v)
 		case keyOIParameters:
-			e.streamed = e.streamed || openInferenceStreams(v)
+			readOpenInferenceParameters(v, &e, r)
 		case keyOIProvider, keyOISystem:
 			early = early || countsEarly(v)
 		case keyOITokensOfPrompt:
@@ -174,17 +174,24 @@ func openInferenceStreamed(span ptrace.Span) bool {
 	return false
 }
 
-// openInferenceStreams reports whether the parameters of the call show that it requested a
-// stream.
-func openInferenceStreams(v pcommon.Value) bool {
+// readOpenInferenceParameters reads from the parameters of the call whether it requested a
+// stream, and the bound on the tokens of its answer.
+func readOpenInferenceParameters(v pcommon.Value, e *ending, r *classify.Request) {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
-		return false
+		return
 	}
-	var parameters struct {
-		Stream    bool `json:"stream"`
-		Streaming bool `json:"streaming"` // LangChain
+	parameters := struct {
+		Stream              bool `json:"stream"`
+		Streaming           bool `json:"streaming"` // LangChain
+		MaxTokens           int  `json:"max_tokens"`
+		MaxCompletionTokens int  `json:"max_completion_tokens"`
+		MaxOutputTokens     int  `json:"max_output_tokens"`
+	}{MaxTokens: -1, MaxCompletionTokens: -1, MaxOutputTokens: -1}
+	if json.Unmarshal([]byte(v.Str()), &parameters) != nil {
+		return
 	}
-	return json.Unmarshal([]byte(v.Str()), &parameters) == nil && (parameters.Stream || parameters.Streaming)
+	e.streamed = e.streamed || parameters.Stream || parameters.Streaming
+	r.MaxTokens = classify.Counted(max(parameters.MaxTokens, parameters.MaxCompletionTokens, parameters.MaxOutputTokens))
 }
 
 func openInferenceTool(span ptrace.Span, t *classify.Tool) {

@@ -60,6 +60,10 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.HistoryCalls = idList(v, lists)
 		case string(semconv.HistoryToolOutputsKey):
 			r.HistoryOutputs = idList(v, lists)
+		case string(semconv.HistoryEndsWithOutputsKey):
+			r.HistoryEndsWithOutputs = boolean(v)
+		case string(otelsemconv.GenAIRequestMaxTokensKey):
+			r.MaxTokens = count(v)
 
 		case string(semconv.StreamPhaseKey):
 			r.Phase = enum(v, semconv.ParsePhase)
@@ -87,6 +91,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.OpenCallIDs = idList(v, lists)
 		case string(semconv.StreamProviderToolsStartedKey):
 			r.ProviderToolsStarted = count(v)
+		case string(semconv.StreamProviderToolsKey):
+			r.ProviderToolTypes = list(v, lists)
 		case string(semconv.StreamTimeToHeadersKey):
 			r.TimeToHeaders = seconds(v)
 		case string(semconv.StreamLastProgressKey):
