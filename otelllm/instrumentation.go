@@ -6,6 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 )
 
@@ -22,6 +23,8 @@ type Instrumentation struct {
 	config   config
 	open     live.Registry // what has begun and not ended
 	inferred inferred.Runs
+
+	histories record.Histories // that providers keep
 }
 
 // New returns an Instrumentation.

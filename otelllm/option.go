@@ -83,7 +83,7 @@ func configure[O any](i *Instrumentation, opts []O, apply func(O, *config)) *con
 
 // recorder returns the configuration of the recorders of i.
 func (c *config) recorder(i *Instrumentation) record.Config {
-	r := record.Config{Events: c.events, Verdicts: c.verdicts, Live: &i.open}
+	r := record.Config{Events: c.events, Verdicts: c.verdicts, Live: &i.open, Histories: &i.histories}
 	telemetry.Guard(func() { r.Meters = record.NewMeters(c.meterProvider) })
 	return r
 }

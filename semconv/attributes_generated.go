@@ -444,9 +444,8 @@ const (
 	// the tools that the provider began to execute itself during this stream.
 	//
 	// Each once, in the words of llm.request.provider_tools where both have it; at
-	// most 64 entries of at most 256 bytes. Absent if
-	// llm.stream.provider_tools_started is 0, or if the type of one of them is not
-	// known.
+	// most 64 entries of at most 256 bytes. The type of one that the response does
+	// not show is unknown.
 	//
 	// Type: string[]. Written by the client.
 	StreamProviderToolsKey = attribute.Key("llm.stream.provider_tools")

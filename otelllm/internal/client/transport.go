@@ -174,9 +174,8 @@ func (t *Transport) begin(caller context.Context, req *http.Request, preview *ht
 	a.trace.Init(req.URL, time.Now)
 	a.rec.Init(caller, &c.Record, span, &id, start)
 	a.rec.SetProtocol(protocol, !beforeSpan)
-	f := a.rec.Facts()
-	f.Attempt = httpcall.Attempt(req.Header)
-	record.FillFacts(f, &contents)
+	a.rec.Facts().Attempt = httpcall.Attempt(req.Header)
+	a.rec.FillContents(&contents)
 	if !read {
 		a.body = httpcall.NewBody(req.Body, httpcall.BodyConfig{
 			Protocol:    protocol,

@@ -113,7 +113,7 @@ func (h *Handler) begin(caller context.Context, r *http.Request, contents *httpc
 	s.rec.SetProtocol(protocol, false)
 	f := s.rec.Facts()
 	f.Attempt = httpcall.Attempt(r.Header)
-	record.FillFacts(f, contents)
+	s.rec.FillContents(contents)
 	if wire.Resumed(protocol) == "" && r.Body != nil && r.Body != http.NoBody {
 		s.body = httpcall.NewBody(r.Body, httpcall.BodyConfig{
 			Protocol:    protocol,

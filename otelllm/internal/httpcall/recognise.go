@@ -144,6 +144,21 @@ func (c *Recogniser) Identify(protocol wire.Protocol, u *url.URL) spanfacts.Iden
 // that the application has named counts unless the host or a header proves what the path
 // suggests: see between.
 func (c *Recogniser) Recognise(preview *Preview) (p wire.Protocol, sure, ok bool) {
+	p, sure, ok = c.recognise(preview)
+	if ok && p != nil && namesAgent(preview.req.Header) {
+		p = wire.ForAgent(p)
+	}
+	return p, sure, ok
+}
+
+// namesAgent reports whether a header names an agent of the server, or tools that it adds to
+// those of the request: of OpenClaw, and of LiteLLM and other gateways to MCP servers.
+// https://docs.openclaw.ai/gateway/openai-http-api, https://docs.litellm.ai/docs/mcp
+func namesAgent(h http.Header) bool {
+	return Value(h, "X-Openclaw-Agent-Id") != "" || Value(h, "X-Mcp-Servers") != "" || Value(h, "X-Litellm-Mcp-Servers") != ""
+}
+
+func (c *Recogniser) recognise(preview *Preview) (p wire.Protocol, sure, ok bool) {
 	req := preview.req
 	if req.URL == nil {
 		return nil, false, false

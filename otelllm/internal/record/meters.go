@@ -93,7 +93,7 @@ func (r *Recorder) chunk(gap time.Duration) {
 	}
 	if r.chunks == nil {
 		id, f := r.identity, r.facts
-		r.body.fill(&f, &id) // a provider that answers has read the request
+		r.fillBody(&f, &id) // a provider that answers has read the request
 		r.chunks = &chunkMeter{attribute.NewSet(metricAttributes(&id, r.response.state.Model)...)}
 	}
 	r.config.Meters.perChunk.RecordSet(r.measured, gap.Seconds(), r.chunks.set)

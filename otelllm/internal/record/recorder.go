@@ -33,6 +33,8 @@ type Config struct {
 	Verdicts bool // write the client's verdict where a request failed
 	Meters   *Meters
 	Live     *live.Registry
+	// Histories are those that providers keep; nil: none are remembered.
+	Histories *Histories
 }
 
 // Recorder records one request. Its source (an HTTP attempt, a gateway's handler, a
@@ -84,6 +86,7 @@ type Recorder struct {
 	otherProtocol bool
 
 	facts    spanfacts.Request
+	kept     onServer // what the body has of a history on the server
 	response response
 	times    *timeline   // nil: no events
 	chunks   *chunkMeter // nil: no metrics are kept, or no second chunk has come
@@ -335,7 +338,8 @@ func (r *Recorder) finalFacts() (facts spanfacts.Request, calls []wire.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock() // also if the source panics: the consumer may read on
 	r.source.Settled(&r.facts)
-	r.otherProtocol = r.body.fill(&r.facts, &r.identity)
+	r.otherProtocol = r.fillBody(&r.facts, &r.identity)
+	r.answered()
 	if st := r.response.state; st != nil {
 		calls = st.Calls
 	}
@@ -403,7 +407,7 @@ func (r *Recorder) Snapshot(now time.Time) (classify.Request, bool) {
 		return classify.Request{}, false
 	}
 	f, id := r.facts, r.identity
-	r.body.fill(&f, &id)
+	r.fillBody(&f, &id)
 	e := Ending{Reason: Closed}
 	r.apply(&f, e.ofResponse(f.Status, false, false, st), now)
 	return f.Request, true
@@ -414,7 +418,7 @@ func (r *Recorder) SoFar() classify.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, id := r.facts, r.identity
-	r.body.fill(&f, &id)
+	r.fillBody(&f, &id)
 	if f.Ended != semconv.StreamEndUnset { // it is settling
 		return f.Request
 	}

@@ -59,9 +59,10 @@ func (r *Recorder) SetProtocol(p wire.Protocol, lateIdentity bool) {
 	r.response.protocol, r.identityChanged = p, lateIdentity
 }
 
-// fill fills in what the body says, as far as it was sent. It reports whether the body has
-// another protocol than the one that was recognised without it.
-func (b *requestBody) fill(f *spanfacts.Request, id *spanfacts.Identity) (otherProtocol bool) {
+// fillBody fills in what the body says, as far as it was sent, with mu held. It reports whether
+// the body has another protocol than the one that was recognised without it.
+func (r *Recorder) fillBody(f *spanfacts.Request, id *spanfacts.Identity) (otherProtocol bool) {
+	b := &r.body
 	if b.tee == nil {
 		return false
 	}
@@ -71,7 +72,7 @@ func (b *requestBody) fill(f *spanfacts.Request, id *spanfacts.Identity) (otherP
 		id.Operation, id.Provider = known.Operation, known.Provider
 		otherProtocol = true
 	}
-	FillFacts(f, &contents)
+	r.fillContents(f, &contents)
 	FillIdentity(id, &contents)
 	return otherProtocol
 }

@@ -64,7 +64,7 @@ func (m *Manual) HandOver(id, name string) {
 // ProviderTool records the beginning of a provider-executed tool, of a type that is not known.
 func (m *Manual) ProviderTool() {
 	if m.event() {
-		m.providerTool(nil)
+		m.ProviderToolsStarted++
 	}
 }
 

@@ -145,8 +145,8 @@ func TestResponsesRequest(t *testing.T) {
 		{"previous response and calls", `{"previous_response_id":"resp_1","input":[{"type":"function_call","call_id":"a"}]}`, Request{HistoryOutputs: none, PreviousID: "resp_1", BodyCalls: []string{"a"}}},
 		{"previous response and a reference", `{"previous_response_id":"resp_1","input":[{"type":"item_reference","id":"a"}]}`, Request{HistoryOutputs: none, PreviousID: "resp_1"}},
 		{"no previous response", `{"previous_response_id":null,"conversation":null,"input":[{"type":"function_call","call_id":"a"}]}`, Request{HistoryCalls: []string{"a"}, HistoryOutputs: none}},
-		{"conversation", `{"conversation":"conv_1","input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none}},
-		{"conversation as an object", `{"conversation":{"id":"conv_1"},"input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none}},
+		{"conversation", `{"conversation":"conv_1","input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none, BodyCalls: none}},
+		{"conversation as an object", `{"conversation":{"id":"conv_1"},"input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none, BodyCalls: none}},
 		{"references", `{"input":[{"type":"item_reference","id":"fc_1"},{"type":"function_call_output","call_id":"a"}]}`, Request{HistoryOutputs: []string{"a"}}},
 		{
 			"provider's tools", `{"tools":[{"type":"function","name":"web_search"},{"type":"custom"},{"type":"computer_use_preview"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"shell"},{"type":"tool_search","execution":"client"},

@@ -89,6 +89,19 @@ func Resumed(p Protocol) string {
 	}
 }
 
+// KeepsHistory reports whether requests of p may continue a response, or a conversation, whose
+// history the provider keeps.
+func KeepsHistory(p Protocol) bool {
+	switch p := bare(p).(type) {
+	case openAIResponses:
+		return !p.compacts
+	case geminiInteractions:
+		return true
+	default:
+		return false
+	}
+}
+
 // LinksRequests reports whether the requests of p contain which of them belong together. A summary
 // of a history is not a step of the conversation, and Mistral's conversations have neither
 // the history nor an id of the response before.

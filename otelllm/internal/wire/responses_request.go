@@ -47,8 +47,9 @@ func readResponsesRequest(body []byte) (Request, error) {
 		case "tools":
 			tools.addResponses(&c)
 		case "previous_response", "previous_input_messages": // of vLLM: a history in a form that is not read
-			elsewhere = c.hasValue() || elsewhere
-			referred = referred || elsewhere
+			if c.hasValue() {
+				elsewhere, referred = true, true
+			}
 		case "max_output_tokens", "max_tokens", "max_completion_tokens":
 			req.limit(c.count())
 		case "plugins":
@@ -66,7 +67,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 	switch {
 	case !elsewhere:
 		req.HistoryCalls = calls.safe()
-	case req.PreviousID != "" && !referred && req.ConversationID == "":
+	case !referred && (req.PreviousID == "") != (req.ConversationID == ""):
 		req.BodyCalls = calls.safe()
 	}
 	// A server of one model needs no model name; a request for a stream is proof enough.

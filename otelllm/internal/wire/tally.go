@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -11,8 +12,6 @@ import (
 // same for every protocol.
 type tally struct {
 	State
-
-	providerToolUnnamed bool // a provider-executed tool has begun whose type is not known
 
 	delta  contentDelta // the last one that content was called with
 	values *values      // of the payload that is being parsed; nil: they are not recorded
@@ -130,6 +129,9 @@ func (t *tally) reasoning() {
 // providerTool records that a provider-executed tool of this type has begun.
 func (t *tally) providerTool(typ []byte) { t.providerTools(1, typ) }
 
+// unknownTool is the type of a provider-executed tool whose type is not known.
+const unknownTool = "unknown"
+
 // providerTools records that n more provider-executed tools of this type have begun; "": it
 // is not known.
 func (t *tally) providerTools(n int, typ []byte) {
@@ -138,12 +140,8 @@ func (t *tally) providerTools(n int, typ []byte) {
 	}
 	t.ProviderToolsStarted += n
 	t.Unread = t.Unread || t.Terminal
-	name := safeName(typ)
-	switch {
-	case t.providerToolUnnamed || len(t.ProviderTools) == MaxIDs:
-	case name == "":
-		t.providerToolUnnamed, t.ProviderTools = true, nil
-	case !slices.Contains(t.ProviderTools, name):
+	name := cmp.Or(safeName(typ), unknownTool)
+	if len(t.ProviderTools) < MaxIDs && !slices.Contains(t.ProviderTools, name) {
 		t.ProviderTools = append(t.ProviderTools, name)
 	}
 }

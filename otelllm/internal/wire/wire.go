@@ -76,8 +76,9 @@ type Request struct {
 	// may then end its turn without a word (Anthropic Messages, Bedrock Converse).
 	EndsWithOutputs bool
 	// PreviousID, as SafeID returns it, is the response on the server that the request
-	// continues; "": it names none. BodyCalls are then the ids of the calls that the body has
-	// itself, as HistoryCalls: with those of that response's own history they are the whole.
+	// continues; "": it names none. If it names one, or a conversation, BodyCalls are the ids
+	// of the calls that the body has itself, as HistoryCalls: with those of the history on the
+	// server they are the whole. BodyCalls is nil if the body refers to single items there.
 	PreviousID string
 	BodyCalls  []string
 }
@@ -129,7 +130,8 @@ type State struct {
 	// that it is complete.
 	ToolInputsInvalid int
 	// ProviderTools are the types of the provider-executed tools that began, each once, at
-	// most MaxIDs; nil if there is none, or if the type of one is not known.
+	// most MaxIDs: unknown for one that has none. It is nil if there is none, or if the
+	// application reports only their number.
 	ProviderTools []string
 
 	// Phase is the current phase of the response: response_started, reasoning, text,
