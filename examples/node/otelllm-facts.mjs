@@ -237,7 +237,7 @@ class Recording {
     this.stops = context.active().getValue(signalKey);
     this.protocol = protocol;
     this.state = {
-      protocol, events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
+      protocol, events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, providerToolTypes: new Set(), calls: [], choices: new Map(),
       phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
       unread: false, // the counts do not include everything that the client got: a count of zero proves nothing
     };
@@ -247,7 +247,11 @@ class Recording {
       'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': safeName(body.model),
       'gen_ai.request.stream': body.stream === true,
       'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
-      ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
+      ...defined({
+        'llm.request.provider_tools': mayHide(body, protocol.members) ? undefined : protocol.providerTools(body),
+        'gen_ai.request.max_tokens': bound(body), 'llm.history.ends_with_outputs': protocol.endsWithOutputs?.(body) || undefined,
+        'llm.request.background': body.background === true || undefined,
+      }),
       ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
       ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
       ...(this.run && { 'llm.run.id': this.run.id, ...this.run.named }),
@@ -430,6 +434,7 @@ class Recording {
         'llm.stream.tool_call_ids': named(calls.filter((x) => x.completed)),
         'llm.stream.open_tool_call_ids': named(calls.filter((x) => !x.completed)),
         'llm.stream.provider_tools_started': count(s.providerTools),
+        'llm.stream.provider_tools': s.providerToolTypes.size ? [...s.providerToolTypes].slice(0, 64).map(safeName) : undefined,
         'gen_ai.response.id': s.id && safeName(s.id), 'gen_ai.response.model': s.model && safeName(s.model),
         'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
         'gen_ai.response.finish_reasons': s.finish.length || c.due ? [...s.finish.map(safeName), ...(c.due ? ['error'] : [])] : undefined,
@@ -702,8 +707,27 @@ function done(s) {
   s.phase = 'stream_end';
 }
 
+// The members of a request that offer no tool, or whose tools are read. Another one with a value may offer some, as agent,
+// tool_ids and integrations do: then what is offered is not known, and a retry asks.
+const members = (...lists) => new Set(lists.join(' ').split(/\s+/));
+const commonMembers = `model stream metadata store user stop n seed temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty
+  logit_bias logprobs top_logprobs response_format reasoning reasoning_effort parallel_tool_calls tool_choice tools service_tier
+  safety_identifier prompt_cache_key prompt_cache_retention stream_options chat_template_kwargs models provider session_id`;
+const says = (v) => v != null && v !== false && v !== '' && (typeof v !== 'object' || (Array.isArray(v) ? v.length > 0 : Object.values(v).some(says)));
+const mayHide = (body, known) => Object.entries(body).some(([name, v]) => !known.has(name) && says(v));
+
+// bound returns the bound on the tokens of the answer.
+const bound = (body) => [body.max_tokens, body.max_completion_tokens, body.max_output_tokens].filter((n) => Number.isInteger(n) && n >= 0).sort((a, b) => a - b)[0];
+
+function providerTool(s, type) {
+  s.providerTools++;
+  s.providerToolTypes.add(type || 'unknown');
+}
+
 const chat = {
   path: '/chat/completions', provider: 'openai',
+  members: members(commonMembers, `messages audio functions function_call max_tokens max_completion_tokens modalities prediction verbosity web_search_options thinking
+  enable_thinking`),
   history: ({ messages = [] }) => ({
     calls: messages.flatMap((m) => m.tool_calls?.map((c) => c.id) ?? []),
     outputs: messages.filter((m) => m.role === 'tool').map((m) => m.tool_call_id),
@@ -748,6 +772,8 @@ const chat = {
 
 const responses = {
   path: '/responses', provider: 'openai',
+  members: members(commonMembers, `access_programs background context_management conversation include input instructions max_output_tokens max_tool_calls moderation
+  previous_response_id prompt text truncation client_metadata`),
   history: ({ input, previous_response_id: before, conversation }) => (before || conversation ? undefined : { // the provider has the rest
     calls: items(input).filter((i) => /^(function|custom_tool)_call$/.test(i.type)).map((i) => i.call_id),
     outputs: items(input).filter((i) => /^(function|custom_tool)_call_output$/.test(i.type)).map((i) => i.call_id),
@@ -765,7 +791,7 @@ const responses = {
         else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) unknownPart(s);
         if (items(item.content).some((c) => c.text || c.refusal)) text(s);
         if (ours) break;
-        if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
+        if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) providerTool(s, item.type.replace(/_call$/, ''));
         break;
       case 'response.output_text.delta': text(s); break;
       case 'response.output_text.done': if (e.text && !s.text) text(s); break;
@@ -817,11 +843,15 @@ const responses = {
 
 const messages = {
   path: '/v1/messages', provider: 'anthropic',
+  members: members(commonMembers, `messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
+  mcp_servers inference_geo speed anthropic_version anthropic_beta betas`),
+  endsWithOutputs: ({ messages: all = [] }) => items(all.at(-1)?.content).some((b) => b.type === 'tool_result'),
   history: ({ messages: all = [] }) => {
     const blocks = all.flatMap((m) => items(m.content));
     return { calls: blocks.filter((b) => b.type === 'tool_use').map((b) => b.id), outputs: blocks.filter((b) => b.type === 'tool_result').map((b) => b.tool_use_id) };
   },
-  providerTools: ({ tools = [], mcp_servers: mcp = [] }) => [...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : [])],
+  providerTools: ({ tools = [], mcp_servers: mcp = [], container }) => [
+    ...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : []), ...(container?.skills?.length ? ['skills'] : [])],
   event(e, s) {
     switch (e.type) {
       case 'message_start':
@@ -831,7 +861,7 @@ const messages = {
       case 'content_block_start':
         leave(s);
         if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id, Object.keys(e.content_block.input ?? {}).length ? e.content_block.input : undefined);
-        else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) s.providerTools++;
+        else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) providerTool(s, e.content_block.type === 'mcp_tool_use' ? 'mcp' : e.content_block.name?.replace(/_tool_(regex|bm25)$/, ''));
         else if (e.content_block.type === 'text') { if (e.content_block.text) text(s); }
         else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) unknownPart(s);
         break;

@@ -863,6 +863,7 @@ class _State:
 
     def __init__(self):
         self.events = self.bytes = self.keepalives = self.text = self.reasoning = self.provider_tools = 0
+        self.provider_tool_types = []
         self.calls, self.by_key, self.choices = [], {}, {}
         self.writing = None  # the call that the last part of the answer was of
         self.phase, self.finish = 'response_started', []
@@ -960,10 +961,12 @@ class _Recording:
 
     def of_body(self, body):
         history = _safely(self.protocol.history, body)
-        tools = _safely(self.protocol.offered, body)
+        tools = None if _may_hide(body, self.protocol.members) else _safely(self.protocol.offered, body)
         return {
             'gen_ai.request.model': _name(body.get('model'), _MODEL), 'gen_ai.request.stream': body.get('stream') is True,
-            'llm.request.provider_tools': tools, 'llm.request.background': True if body.get('background') is True else None,
+            'llm.request.provider_tools': tools, 'gen_ai.request.max_tokens': _bound(body),
+            'llm.history.ends_with_outputs': True if _safely(self.protocol.ends_with_outputs, body) else None,
+            'llm.request.background': True if body.get('background') is True else None,
             'llm.history.tool_calls': _ids(history[0]) if history else None, 'llm.history.tool_outputs': _ids(history[1]) if history else None,
         }
 
@@ -1220,6 +1223,7 @@ class _Recording:
                 'llm.stream.tool_call_ids': named([x for x in calls if x.completed]),
                 'llm.stream.open_tool_call_ids': named([x for x in calls if not x.completed]),
                 'llm.stream.provider_tools_started': count(s.provider_tools),
+                'llm.stream.provider_tools': [_name(t) for t in s.provider_tool_types[:64]] or None,
                 'gen_ai.response.id': _id(s.id), 'gen_ai.response.model': _name(s.model, _MODEL),
                 'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
                 'gen_ai.response.finish_reasons': finish or None,
@@ -1442,12 +1446,50 @@ def _offered(tools, ours):
     return [_name(k) for k in kinds if k not in ours][-64:]
 
 
+# The members of a request that offer no tool, or whose tools are read. Another one with a value may offer some, as agent,
+# tool_ids and integrations do: then what is offered is not known, and a retry asks.
+_COMMON_MEMBERS = """model stream metadata store user stop n seed temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty
+  logit_bias logprobs top_logprobs response_format reasoning reasoning_effort parallel_tool_calls tool_choice tools service_tier
+  safety_identifier prompt_cache_key prompt_cache_retention stream_options chat_template_kwargs models provider session_id
+"""
+
+
+def _says(value):
+    """Whether a member with this value says anything."""
+    if isinstance(value, dict):
+        return any(_says(v) for v in value.values())
+    return not (value is None or value is False or value == '' or value == [])
+
+
+def _may_hide(body, known):
+    return any(name not in known and _says(value) for name, value in body.items())
+
+
+def _bound(body):
+    """The bound on the tokens of the answer."""
+    bounds = [body.get(k) for k in ('max_tokens', 'max_completion_tokens', 'max_output_tokens')]
+    return min((n for n in bounds if isinstance(n, int) and not isinstance(n, bool) and n >= 0), default=None)
+
+
+def _provider_tool(s, kind):
+    s.provider_tools += 1
+    kind = kind or 'unknown'
+    if kind not in s.provider_tool_types:
+        s.provider_tool_types.append(kind)
+
+
 # The keys of a delta or a message of a chat that are counted, or are not a part of the answer.
 _CHAT_KEYS = {'role', 'content', 'refusal', 'tool_calls', 'reasoning_content', 'reasoning', 'reasoning_details', 'annotations', 'extra_content'}
 
 
 class _Chat:
     path, provider = '/chat/completions', 'openai'
+    members = set((_COMMON_MEMBERS + """messages audio functions function_call max_tokens max_completion_tokens modalities prediction verbosity web_search_options thinking
+  enable_thinking""").split())
+
+    @staticmethod
+    def ends_with_outputs(body):
+        return False  # its models do not end a turn without a word
 
     @staticmethod
     def history(body):
@@ -1518,6 +1560,9 @@ class _Chat:
 
 class _Responses:
     path, provider = '/responses', 'openai'
+    members = set((_COMMON_MEMBERS + """access_programs background context_management conversation include input instructions max_output_tokens max_tool_calls moderation
+  previous_response_id prompt text truncation client_metadata""").split())
+    ends_with_outputs = _Chat.ends_with_outputs
     ours = re.compile('(function|custom_tool)_call')
     known = re.compile(r'(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)')
 
@@ -1553,7 +1598,7 @@ class _Responses:
             if any(c.get('text') or c.get('refusal') for c in _items(item.get('content'))):
                 _text(s)
             if not ours and (said.endswith('_call') or said == 'mcp_list_tools') and said not in ('computer_call', 'local_shell_call', 'apply_patch_call'):
-                s.provider_tools += 1
+                _provider_tool(s, said[:-len('_call')] if said.endswith('_call') else said)
         elif kind == 'response.output_text.delta':
             _text(s)
         elif kind == 'response.output_text.done':
@@ -1615,6 +1660,13 @@ class _Responses:
 
 class _Messages:
     path, provider = '/v1/messages', 'anthropic'
+    members = set((_COMMON_MEMBERS + """messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
+  mcp_servers inference_geo speed anthropic_version anthropic_beta betas""").split())
+
+    @staticmethod
+    def ends_with_outputs(body):
+        last = _items(body.get('messages'))[-1:]
+        return any(b.get('type') == 'tool_result' for m in last for b in _items(m.get('content')))
 
     @staticmethod
     def history(body):
@@ -1625,7 +1677,11 @@ class _Messages:
     @staticmethod
     def offered(body):
         tools = _offered(body.get('tools'), ('custom', 'bash', 'text_editor', 'computer', 'memory'))
-        return tools + ['mcp'] if tools is not None and body.get('mcp_servers') else tools
+        if tools is None:
+            return None
+        container = body.get('container')
+        skills = isinstance(container, dict) and container.get('skills')
+        return tools + (['mcp'] if body.get('mcp_servers') else []) + (['skills'] if skills else [])
 
     @staticmethod
     def event(e, s):
@@ -1640,7 +1696,7 @@ class _Messages:
             if said == 'tool_use':
                 _begin_call(s, e.get('index'), block.get('id'), block.get('input') or None)
             elif said in ('server_tool_use', 'mcp_tool_use'):
-                s.provider_tools += 1
+                _provider_tool(s, 'mcp' if said == 'mcp_tool_use' else re.sub(r'_tool_(regex|bm25)$', '', str(block.get('name') or '')))
             elif said == 'text':
                 if block.get('text'):
                     _text(s)

@@ -136,7 +136,8 @@ var messagesMembers = knownMembers(samplingMembers, gatewayMembers, []namesOf{
 		thinking tool_choice tools top_k top_p mcp_servers stream`},
 	{"Anthropic on Bedrock and Vertex AI, https://docs.claude.com/en/api/claude-on-amazon-bedrock", `anthropic_version anthropic_beta betas`},
 	{"OpenAI-compatible servers that pass members of Chat Completions on",
-		`user stop n seed frequency_penalty presence_penalty reasoning_effort stream_options prompt_cache_key`},
+		`user stop n seed frequency_penalty presence_penalty reasoning_effort stream_options prompt_cache_key
+		prompt_cache_retention safety_identifier store logit_bias logprobs top_logprobs parallel_tool_calls`},
 })
 
 var geminiMembers = knownMembers([]namesOf{

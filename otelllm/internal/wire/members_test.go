@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -302,4 +303,28 @@ func TestRecordedMembers(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	assert.Greater(t, read, 50)
+}
+
+// The helpers in other languages know a part of the members, and no other ones.
+func TestMembersOfHelpers(t *testing.T) {
+	known := []members{chatMembers, responsesMembers, messagesMembers}
+	lists := regexp.MustCompile("(?s)(?:commonMembers = `|_COMMON_MEMBERS = \"{3}|members\\(commonMembers, `|_COMMON_MEMBERS \\+ \"{3})(.*?)(?:`|\"{3})")
+	var all [][]string
+	for _, file := range []string{"node/otelllm-facts.mjs", "python/otelllm_facts.py"} {
+		source, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", filepath.FromSlash(file)))
+		require.NoError(t, err)
+		found := lists.FindAllStringSubmatch(string(source), -1)
+		require.Len(t, found, 1+len(known), file)
+		for i, names := range found {
+			all = append(all, strings.Fields(names[1]))
+			for _, name := range all[len(all)-1] {
+				for j, k := range known {
+					if _, ok := k[name]; i == 0 || i == j+1 {
+						assert.True(t, ok, "%s: %s", file, name)
+					}
+				}
+			}
+		}
+	}
+	assert.Equal(t, all[:4], all[4:])
 }

@@ -40,6 +40,7 @@ var requestFacts = []fact{
 	{string(semconv.StreamToolInputsStartedKey), isCount, (*spanFacts).answering, false, "whether a tool call had been begun"},
 	{string(semconv.StreamReasoningChunksKey), isCount, (*spanFacts).answering, false, "whether the model had been reasoning"},
 	{string(semconv.StreamProviderToolsStartedKey), isCount, (*spanFacts).answering, false, "whether a tool on the provider's side had begun"},
+	{string(semconv.StreamProviderToolsKey), isTexts, (*spanFacts).ranProviderTool, false, "which of its tools the provider began: one that only searches changes nothing"},
 	{string(semconv.StreamOpenToolCallIDsKey), isTexts, (*spanFacts).leftOpen, false, "which calls were cut in their input"},
 	{string(semconv.StreamEventsKey), isCount, (*spanFacts).answering, false, "whether anything came at all"},
 	{string(semconv.RequestAttemptKey), isCount, nil, false, "which try of the call it is"},
