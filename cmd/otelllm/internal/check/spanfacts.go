@@ -141,7 +141,9 @@ func (s *spanFacts) progressed() bool { return s.int(string(semconv.StreamEvents
 
 func (s *spanFacts) handedOver() bool { return s.int(string(semconv.StreamToolCallsKey)) > 0 }
 
-func (s *spanFacts) ranProviderTool() bool { return s.int(string(semconv.StreamProviderToolsStartedKey)) > 0 }
+func (s *spanFacts) ranProviderTool() bool {
+	return s.int(string(semconv.StreamProviderToolsStartedKey)) > 0
+}
 
 func (s *spanFacts) leftOpen() bool {
 	return s.int(string(semconv.StreamToolInputsStartedKey)) > s.int(string(semconv.StreamToolInputsCompletedKey))
