@@ -168,6 +168,9 @@ func (e ending) classify() classification {
 	case e.transport == semconv.TransportCauseInvalidURL, e.transport == semconv.TransportCauseInvalidRequest:
 		return classification{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}
 
+	case e.upstream.shutDown() && e.brokeOff():
+		return classification{semconv.ClassStreamInterrupted, semconv.CauseShutdown, semconv.OriginGateway}
+
 	case BeforeConnection(e.transport),
 		e.end == semconv.StreamEndNoResponse && e.transport == semconv.TransportCauseUnset && e.connected == No:
 		return classification{semconv.ClassConnectionFailed, transportCause(e.transport), semconv.OriginTransport}
@@ -211,6 +214,25 @@ func (e ending) classify() classification {
 	}
 }
 
+// brokeOff reports whether the connection was lost after it was made, or the stream closed
+// without its last event.
+func (e ending) brokeOff() bool {
+	switch {
+	case e.connected == No, BeforeConnection(e.transport), e.violatesProtocol():
+		return false
+	case interrupts(e.transport):
+		return true
+	default:
+		return e.end == semconv.StreamEndReadError || e.end == semconv.StreamEndNoResponse || e.end == semconv.StreamEndEOF
+	}
+}
+
+// shutDown reports whether the gateway ended its own request because its process was shut
+// down. What the agent got from it broke off for the same reason.
+func (u Upstream) shutDown() bool {
+	return u.Failed == Yes && u.Class == semconv.ClassLocalAbort && u.Cause == semconv.CauseShutdown
+}
+
 // empty reports whether the answer is complete and has no content but reasoning, although
 // content was due.
 func (e ending) empty() bool {
@@ -223,7 +245,7 @@ func (e ending) empty() bool {
 // request to that upstream was observed, its classification replaces the gateway's.
 func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification {
 	c := classification{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
-	if u.Failed != Yes {
+	if u.Failed == NotObserved {
 		return c
 	}
 	switch kind {
@@ -231,6 +253,10 @@ func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification
 		semconv.ProviderErrorKindCancelled, semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindUnset:
 	default:
 		return c // a refusal of the request, which may be the gateway's own
+	}
+	if u.Failed == No {
+		c.origin = semconv.OriginGateway // its upstream has answered: the error is its own
+		return c
 	}
 	switch u.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassProviderError, semconv.ClassConnectionFailed, semconv.ClassStreamInterrupted,

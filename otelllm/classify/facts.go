@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -160,14 +161,43 @@ type Connection struct {
 	Protocol string        // the HTTP version: "1.1", "2"; "" if not observed
 }
 
-// Upstream is the failure behind a gateway's response: that of the request which the
-// gateway made, as another span of the trace records it. The zero value means that none
-// was observed.
+// Upstream is how the request ended which a gateway made for its response, as another span
+// of the trace records it: Yes with the classification of its failure, or No if it was
+// answered. The zero value means that neither was observed.
 type Upstream struct {
 	Failed Fact
 	Class  semconv.Class
 	Cause  semconv.Cause
 	Origin semconv.Origin
+}
+
+// ErrorID identifies an error, to recognise it where it is recorded again. The zero value
+// means that none is recorded that can be recognised.
+type ErrorID struct{ class, message uint32 } // hashes
+
+// minErrorMessage is the length of the shortest message that identifies an error, in bytes.
+const minErrorMessage = 16
+
+// IdentifyError returns the id of an error of this type, as error.type or an exception has it,
+// with this message. The message should be "" if the producer writes it for every error. It is
+// not kept.
+func IdentifyError(errorType, message string) (id ErrorID) {
+	if name := errorType[strings.LastIndexAny(errorType, ".:/*")+1:]; name != "" {
+		id.class = hash(name)
+	}
+	if len(message) >= minErrorMessage {
+		id.message = hash(message)
+	}
+	return id
+}
+
+// hash returns a hash of s that is not 0 (FNV-1a).
+func hash(s string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * 16777619
+	}
+	return max(h, 1)
 }
 
 // Abort is a deliberate end by this side. The zero value means that none was observed.
@@ -190,6 +220,9 @@ type Request struct {
 	// FailedBefore is how many attempts at this request failed before the one that is
 	// described here, where its producer counts them and records nothing else of them.
 	FailedBefore int
+
+	// Error identifies the error that the producer recorded, as it does for the run.
+	Error ErrorID
 
 	Basis  Basis
 	Phase  semconv.Phase     // the phase in which the request ended
@@ -259,6 +292,7 @@ type Run struct {
 	EndedBy    semconv.RunEnd // by what an inferred run is over; unset: it is open, or the application declared it
 	Failed     Fact           // whether the run itself was marked as failed
 	ErrorType  string
+	Error      ErrorID
 	Abort      Abort
 
 	AnnouncedRequests Count // how many the run itself counted

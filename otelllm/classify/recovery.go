@@ -21,9 +21,9 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 	for pos, i := range j.order {
 		switch s := j.states[i]; {
 		case s == stateOK || s == stateUnknown || s == stateWaiting:
-		case s == stateAborted && j.superseded(pos):
+		case j.superseded(pos):
 		case !j.carriesAny(pos, isLost) && j.recoveredLater(pos):
-			if s == stateFailed {
+			if s == stateFailed || j.run.Requests[i].Abort.Source == semconv.AbortSourceDeadline {
 				recovered++
 			}
 		case request < 0 || !j.cancelledAfter(i, request):
@@ -46,17 +46,50 @@ func (j *judge) failuresCountedAlone() int {
 	return max(0, max(counted, j.run.Retries)-seen)
 }
 
-// superseded reports whether the application stopped the request at a position because
-// another one, which ran in parallel, was answered, and the run succeeded. A request that
-// a person, a shutdown or a deadline stopped is never superseded.
+// superseded reports whether the request at a position was stopped because another one, which
+// ran in parallel, was answered: the loser of a hedge. A request that a person, a shutdown or a
+// deadline stopped is never superseded. One whose answer is incomplete for a reason that is not
+// recorded may have been: some producers record no more of a stream that was closed.
 func (j *judge) superseded(pos int) bool {
-	r := j.requestAt(int32(pos))
+	i := j.order[pos]
+	r := &j.run.Requests[i]
+	if j.run.Failed == Yes || j.run.Abort.Source != semconv.AbortSourceUnset {
+		return false
+	}
 	switch r.Abort.Source {
 	case semconv.AbortSourceUser, semconv.AbortSourceShutdown, semconv.AbortSourceDeadline:
 		return false
-	default:
-		return j.run.Failed == No && j.run.Abort.Source == semconv.AbortSourceUnset && j.overview().lastAnswer.After(r.Start)
 	}
+	switch {
+	case j.states[i] == stateAborted:
+		return j.run.Failed == No && j.overview().lastAnswer.After(r.Start) || j.answeredBeside(r)
+	case j.classifications[i].class == semconv.ClassUnclassified && r.Finish == FinishMissing:
+		return j.answeredBeside(r)
+	default:
+		return false
+	}
+}
+
+// hedgeGrace is how long after the answer of a request the loser of a hedge may still be open:
+// the application cancels it then.
+const hedgeGrace = time.Second
+
+// answeredBeside reports whether a request that ran at the same time as r was answered, at the
+// latest hedgeGrace before r ended. A person who stops a run stops all of it: no answer comes
+// after that, and none of the same time just before.
+func (j *judge) answeredBeside(r *Request) bool {
+	if j.lastEnds == nil {
+		j.lastEnds = make([]time.Time, len(j.order)+1)
+		for pos, i := range j.order {
+			end := j.lastEnds[pos]
+			if a := &j.run.Requests[i]; j.states[i].answered() && a.End.After(end) {
+				end = a.End
+			}
+			j.lastEnds[pos+1] = end
+		}
+	}
+	end := j.lastEnds[j.firstFrom(r.End)] // of the requests that began before r ended
+	return end.After(r.Start) && !end.Add(hedgeGrace).Before(r.End)
 }
 
 func (j *judge) carriesAny(pos int, isLost map[int32]bool) bool {
@@ -194,9 +227,42 @@ func (j *judge) toolRecovered(t int) bool {
 	if j.answered(t) {
 		return true
 	}
-	if j.run.Failed == Yes {
+	if j.failed() == Yes {
 		return false
 	}
 	last := j.overview().lastAnswered
 	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End) || j.askedAgain(&j.run.Tools[t])
+}
+
+// failed returns whether the run itself failed, as far as its producer says so. Some producers
+// mark a run with the error of a request although a later request recovered from it: the run
+// then has nothing of its own to say. What an application reports is its own error.
+func (j *judge) failed() Fact {
+	if j.run.Failed == Yes && !j.run.AnnouncedRequests.Observed() && !j.run.AnnouncedTools.Observed() && j.errorCopied() {
+		return NotObserved
+	}
+	return j.run.Failed
+}
+
+// errorCopied reports whether the error of the run is that of a request from which a later
+// one recovered, and the run ended with a complete answer.
+func (j *judge) errorCopied() bool {
+	n := len(j.order)
+	if n == 0 || j.states[j.order[n-1]] != stateOK || j.requestAt(int32(n-1)).Finish == FinishToolCalls {
+		return false
+	}
+	for pos, i := range j.order {
+		if s := j.states[i]; (s == stateFailed || s == stateAborted) && j.sameError(i) && j.recoveredLater(pos) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameError reports whether a request and the run have the same error: the same message, or the
+// same type, if that is of a known failure. A type such as ValueError says too little.
+func (j *judge) sameError(i int) bool {
+	a, b := j.run.Requests[i].Error, j.run.Error
+	return a.message != 0 && a.message == b.message ||
+		a.class != 0 && a.class == b.class && j.classifications[i].class != semconv.ClassUnclassified
 }

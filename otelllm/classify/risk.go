@@ -26,6 +26,7 @@ type risk struct {
 	idle                bool          // the end of an inferred run never came: its process may be well
 	unannouncedParts    bool          // unannounced parts may exist because the run announced no counts
 	nothingMarkedFailed bool          // no part was marked as failed
+	incomplete          bool          // the answer lacks its finish reason
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
 	failedTool          string        // the name of the tool that the verdict is about
 	handoff             bool          // that tool hands over to another agent
@@ -152,6 +153,7 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		abort:         r.Abort.Source,
 		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
+		incomplete:    r.Finish == FinishMissing,
 		silence:       r.waited(),
 		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
@@ -264,8 +266,13 @@ func (j *judge) effects(v *Verdicts) Effects {
 }
 
 // basisOf returns the basis of the verdict on a request. Unless a code says so, the status
-// and the ids only suggest that the provider refused the request because of its history.
+// and the ids only suggest that the provider refused the request because of its history. An
+// answer that ends without a finish reason, and without anything in it, is empty by what is
+// missing alone.
 func (j *judge) basisOf(r *Request, c classification) Basis {
+	if c.class == semconv.ClassEmptyCompletion && c.cause != semconv.CauseSwallowedError && r.Finish == FinishMissing {
+		return Inferred
+	}
 	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; c.class == semconv.ClassHistoryBroken && !coded {
 		return min(r.Basis, Corroborated)
 	}

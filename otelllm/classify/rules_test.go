@@ -350,12 +350,13 @@ func TestBehindAGateway(t *testing.T) {
 	for _, kind := range withUnset(semconv.ProviderErrorKindValues()) {
 		own := classification{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
 		assert.Equal(t, own, Upstream{}.providerFailure(kind), "%s", kind)
-		assert.Equal(t, own, Upstream{Failed: No, Class: cut.Class}.providerFailure(kind), "%s", kind)
-		want := own
+		want, answered := own, own
 		if kind == 0 || strings.Contains(passed, " "+kind.String()+" ") {
+			answered.origin = semconv.OriginGateway
 			want = classification{cut.Class, cut.Cause, cut.Origin}
 		}
 		assert.Equal(t, want, cut.providerFailure(kind), "%s", kind)
+		assert.Equal(t, answered, Upstream{Failed: No}.providerFailure(kind), "%s: its upstream was answered", kind)
 	}
 	known := " watchdog_timeout provider_error connection_failed stream_interrupted protocol_violation "
 	for _, class := range withUnset(semconv.ClassValues()) {
@@ -982,7 +983,9 @@ func TestSuperseded(t *testing.T) {
 		{"by the consumer", well, semconv.AbortSourceConsumer, [2]float64{0.5, 3}, ""},
 		{"one answered before it began", well, application, [2]float64{0, 1}, "local_abort/application@text no_retry (local_shutdown)"},
 		{"the run failed", Run{Failed: Yes}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
-		{"how the run went is not known", Run{}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
+		{"how the run went is not known", Run{}, application, [2]float64{0.5, 3}, ""},
+		{"how the run went is not known, stopped just after the answer", Run{}, application, [2]float64{0.5, 1.2}, ""},
+		{"how the run went is not known, stopped long after the answer", Run{}, application, [2]float64{-5, 0.9}, "local_abort/application@text no_retry (local_shutdown)"},
 		{"the run was stopped too", Run{Failed: No, Abort: Abort{Source: semconv.AbortSourceShutdown}}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
 		{"by a person", well, semconv.AbortSourceUser, [2]float64{0.5, 3}, "local_abort/user@text no_retry (user_abort)"},
 		{"by a shutdown", well, semconv.AbortSourceShutdown, [2]float64{0.5, 3}, "local_abort/shutdown@text no_retry (local_shutdown)"},

@@ -41,6 +41,7 @@ type judge struct {
 	haveLosses  bool        // losses are valid
 	unrecorded  unrecorded  // the result of unrecordedTools, once it was called
 	failures    []time.Time // the ends of the requests that failed, sorted; built on first use
+	lastEnds    []time.Time // by position: the latest end of the answered requests before it; built on first use
 
 	index     index
 	marks     []mark  // by the number of the id; see look
@@ -333,7 +334,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		case p.tool != nil:
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
 		case p.request != nil:
-			k.limit, k.silence = p.request.Watchdog.Limit, p.request.waited()
+			k.limit, k.silence, k.incomplete = p.request.Watchdog.Limit, p.request.waited(), p.request.Finish == FinishMissing
 			k.otherText = p.request.Text.N() == 0
 		case p.cause == semconv.CauseMissingEnd:
 			k.lastSeen = j.lastSeen()
@@ -470,7 +471,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = lost(undelivered, undeliveredCause)
 	case ended >= 0:
 		r := &run.Requests[ended]
-		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
+		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: j.basisOf(r, j.classifications[ended]), abort: r.Abort.Source, request: r}
 		if p.cause == semconv.CauseMissingOutput {
 			missing = addIDs(missing, v.Requests[ended].MissingOutputs...)
 		}
@@ -491,7 +492,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	case j.partsMissing():
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
-	case run.Failed == Yes, j.outcomeUnknown():
+	case j.failed() == Yes, j.outcomeUnknown():
 		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	}
 	// If a person stopped the whole run, or it is not known who did, that decides, even if

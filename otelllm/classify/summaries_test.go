@@ -51,6 +51,10 @@ func TestSummariesPage(t *testing.T) {
 			has(strings.ReplaceAll(first, "TOOL", "{tool}"))
 		}
 	}
+	has(failureText(&Diagnosis{Class: semconv.ClassProviderError, Origin: semconv.OriginGateway}, k))
+	has(failureText(&Diagnosis{Class: semconv.ClassUnclassified}, &risk{incomplete: true}))
+	_, shutdown, _ := strings.Cut(failureText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseShutdown}, k), "(")
+	has(strings.TrimSuffix(shutdown, ")"))
 	for _, phase := range semconv.PhaseValues() {
 		if words := phaseText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Phase: phase}); words != "" {
 			has("| `" + phase.String() + "` | " + words + " |")

@@ -77,12 +77,18 @@ func failureText(d *Diagnosis, k *risk) string {
 		if cause == semconv.CauseUnknownEnd {
 			return "The model's answer ended for a reason that is not known to be a good one"
 		}
+		if d.Origin == semconv.OriginGateway {
+			return withCause("A gateway in front of the model provider reported an error", cause)
+		}
 		return withCause(textProviderError, cause)
 	case semconv.ClassConnectionFailed:
 		return withCause("The connection to the model could not be established", cause)
 	case semconv.ClassStreamInterrupted:
 		if cause == semconv.CauseCleanEOF {
 			return "The model's answer stopped early: the stream closed without its final event"
+		}
+		if cause == semconv.CauseShutdown {
+			return "The connection to the model was lost (a gateway was shutting down)"
 		}
 		return withCause("The connection to the model was lost", cause)
 	case semconv.ClassProtocolViolation:
@@ -120,6 +126,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		}
 		return "The run never reported its end; its process probably crashed or was killed"
 	default:
+		if k.incomplete {
+			return "The model's answer is not complete, and nothing recorded shows why"
+		}
 		if k.nothingMarkedFailed {
 			return "Nothing recorded shows how it ended"
 		}
