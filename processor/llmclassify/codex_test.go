@@ -108,6 +108,22 @@ func TestCodexTurnLost(t *testing.T) {
 	}
 }
 
+// A turn whose last answer was empty is no success.
+func TestCodexEmptyTurn(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	for _, s := range codexTurn() {
+		if s.id == 33 {
+			s.attrs = []attribute.KeyValue{attribute.String("gen_ai.usage.output_tokens", "0")}
+		}
+		s.consume(t, h)
+	}
+	h.pass(t, defaultSettle)
+	run := verdictOf(spansOf(h.out())[spanID(1)])
+	assert.Equal(t, semconv.RunOutcomeFailed, run.outcome)
+	assert.Equal(t, semconv.ClassEmptyCompletion, run.class)
+	assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.safety)
+}
+
 func (s codexSpan) consume(t *testing.T, h *harness) {
 	t.Helper()
 	td := tracesOf(t, s.spanSpec)

@@ -50,8 +50,6 @@ func TestGenAI(t *testing.T) {
 		because(toolUnknown.safety, toolUnknown.reason)
 	cut := low(failure(semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.PhaseUnknown, semconv.OriginTransport)).
 		because(toolUnknown.safety, toolUnknown.reason)
-	cancelled := low(failure(semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginLocal)).
-		because(never, semconv.RetryReasonNotTransient)
 	limited := medium(failure(semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, semconv.PhaseStreamEnd, semconv.OriginProvider)).
 		because(never, semconv.RetryReasonNotTransient)
 	unclassified := low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
@@ -112,7 +110,7 @@ func TestGenAI(t *testing.T) {
 		{
 			name:  "genai_finish_reason_error_unset",
 			spans: []spanSpec{chatSpan(2, 1, 0.1, 2).streaming().finished("error"), agentSpan(1, 0, 0, 3)},
-			want:  wants{2: cancelled, 1: cancelled.on(semconv.RunOutcomeAborted)},
+			want:  wants{2: unclassified, 1: unclassified.on(semconv.RunOutcomeIncomplete)},
 		},
 		{
 			name:  "genai_error_without_a_name",

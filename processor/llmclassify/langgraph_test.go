@@ -35,7 +35,7 @@ func TestLangGraphInterrupt(t *testing.T) {
 	f := openInferenceFor("langchain")
 	asked := f.span(3, 1, "ask", 1.1, 2, values{"openinference.span.kind": "TOOL", "tool.name": "ask"}).raising("langgraph.errors.GraphInterrupt", secret).ok()
 	got = whatIsSaid(t, f.oiAgent(4).ok(), f.oiLLM(values{"llm.finish_reason": "tool_calls"}).ok(), asked)
-	assert.Equal(t, said{}, got[1], "%v", got)
+	assert.Equal(t, said{outcome: semconv.RunOutcomeWaiting}, got[1], "%v", got)
 }
 
 // An agent hands over: it raises ParentCommand to the graph around it, which OpenLLMetry records as

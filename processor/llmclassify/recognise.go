@@ -111,7 +111,7 @@ func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.T
 		owner := p.ownerOf(b, rs)
 		for _, ss := range rs.ScopeSpans().All() {
 			verdicts.cleanShared(ss.Scope().Attributes())
-			recogniser := p.registry.In(ss.Scope().Name())
+			recogniser := p.registry.In(dialect.ScopeName(rs.Resource(), ss.Scope()))
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {

@@ -20,7 +20,8 @@ import (
 // for a page of the kit, and executes nothing.
 //
 // A failure is ERROR with an exception event; UNSET is everything else, a stream that is no
-// longer read as well. A request's finish reason is that of the last part of the answer. A
+// longer read as well. OK is OpenInference's, which sets it before the call ends: an exception
+// beside it is the failure, since OpenTelemetry keeps OK (Arize-ai/openinference, issue 3415). A request's finish reason is that of the last part of the answer. A
 // tool that has no id of its call records "<not specified>", and one that reports a failure
 // without raising it has an error.type. Written from google/adk-python 1.4.1 and its main
 // branch in 2026 (telemetry/tracing.py, telemetry/_instrumentation.py).
@@ -65,12 +66,15 @@ func (ADK) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		adkTool(span, into.Tool)
 	case into.Run != nil:
-		readRun(span, into.Run)
+		readRunWithoutOK(span, into.Run)
 	}
 }
 
 func adkTool(span ptrace.Span, t *classify.Tool) {
 	genAITool(span, t)
+	if withoutOK(t); !t.Waits && t.Outcome == semconv.ToolOutcomeUnset && raised(span) {
+		t.Outcome = semconv.ToolOutcomeFailed
+	}
 	if v, ok := span.Attributes().Get(string(otelsemconv.GenAIToolCallIDKey)); ok && v.Type() == pcommon.ValueTypeStr && v.Str() == adkUnspecified {
 		t.CallID = ""
 	}
@@ -81,7 +85,10 @@ func adkTool(span ptrace.Span, t *classify.Tool) {
 
 func adkRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
-	e.begin(span, r)
+	e.beginWithoutOK(span, r)
+	if failed(span) == classify.No && raised(span) {
+		r.Failed, e.unset = classify.Yes, false
+	}
 	for key, v := range span.Attributes().All() {
 		e.read(key, v, r)
 	}

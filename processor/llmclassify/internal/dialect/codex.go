@@ -20,7 +20,8 @@ import (
 // nested requests: handle_responses with the usage that arrives with the last event of a
 // response, and endpoint_session.stream_encoded_json_with whose last codex.api_request has a
 // status or an error. An attempt without either is not known to have failed, nor to have
-// gone well: a stream that broke is only in the logs of Codex.
+// gone well: a stream that broke is only in the logs of Codex. A response whose usage counts no
+// token of output but those of reasoning was empty.
 //
 // A tool is the span dispatch_tool_call_with_state, with the event codex.tool_result. If the
 // turn was stopped meanwhile there is no such event: then it is the span around it, which
@@ -50,11 +51,12 @@ const (
 	keyTurnID    = "turn_id"
 	keyTurnDotID = "turn.id"
 
-	keyCodexSuccess  = "success"
-	keyCodexError    = "error.message"
-	keyCodexAttempt  = "attempt"
-	keyCodexRequests = "sampling_request_count"
-	keyCodexRetries  = "sampling_retry_count"
+	keyCodexSuccess   = "success"
+	keyCodexReasoning = "codex.usage.reasoning_output_tokens"
+	keyCodexError     = "error.message"
+	keyCodexAttempt   = "attempt"
+	keyCodexRequests  = "sampling_request_count"
+	keyCodexRetries   = "sampling_retry_count"
 
 	eventCodexHTTP    = "codex.api_request"
 	eventCodexTool    = "codex.tool_result"
@@ -182,6 +184,10 @@ func codexRequest(span ptrace.Span, r *classify.Request) {
 		// is then not known to have ended with it.
 		r.Finish = classify.FinishToolCalls
 		r.Ended, r.Basis, r.Phase = semconv.StreamEndTerminalEvent, classify.Typed, semconv.PhaseStreamEnd
+		if codexEmpty(span.Attributes()) {
+			r.Finish = classify.FinishStop
+			nothingIn(r, classify.Corroborated)
+		}
 	case nameCodexHTTP:
 		event, ok := codexEvent(span, eventCodexHTTP)
 		if !ok {
@@ -196,6 +202,13 @@ func codexRequest(span ptrace.Span, r *classify.Request) {
 			e.refused(r)
 		}
 	}
+}
+
+// codexEmpty reports whether the usage of a response counts no token of an answer.
+func codexEmpty(attrs pcommon.Map) bool {
+	output, counted := codexInt(attrs, string(otelsemconv.GenAIUsageOutputTokensKey))
+	reasoning, _ := codexInt(attrs, keyCodexReasoning)
+	return counted && output <= reasoning
 }
 
 func codexTool(span ptrace.Span, t *classify.Tool) {

@@ -33,6 +33,7 @@ type ending struct {
 	responded bool     // a part of a response is recorded
 	reasons   []string // nil where no finish reason is recorded
 	unset     bool     // the status is UNSET
+	state     lifecycle
 
 	input, output classify.Count // tokens
 	reasoning     classify.Count // of the output
@@ -84,6 +85,8 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 		id := text(v)
 		e.ownID = strings.HasPrefix(id, vercelID)
 		e.responded = e.responded || id != "" && !e.ownID
+	case keyResponseStatus:
+		e.state = lifecycles[shortString(v)]
 	case string(otelsemconv.ErrorTypeKey):
 		e.errorType = text(v)
 	case string(otelsemconv.GenAIUsageInputTokensKey):
@@ -115,6 +118,7 @@ func (e *ending) end(span ptrace.Span, r *classify.Request) {
 		r.Finish = classify.FinishMissing
 	}
 	e.fault = faultOf(span, e.errorType)
+	r.Error = errorOf(span, e.fault.name)
 	if r.Status == 0 {
 		r.Status = e.fault.status
 	}
@@ -128,6 +132,7 @@ func (e *ending) has(reason string) bool { return slices.Contains(e.reasons, rea
 func (e *ending) conclude(r *classify.Request) bool {
 	failed := slices.IndexFunc(e.reasons, classify.FailedFinish)
 	switch {
+	case e.state.reached(r):
 	case r.Status >= 400:
 		e.refused(r)
 	case r.Failed == classify.Yes && r.Finish >= classify.FinishLimited && (!e.known || e.limited):
@@ -146,6 +151,10 @@ func (e *ending) conclude(r *classify.Request) bool {
 		if r.Finish == classify.FinishStop && e.empty(r) {
 			nothingIn(r, classify.Corroborated)
 		}
+	case e.has(finishError):
+		// By the conventions: the reason was due and did not come. The stream was closed, or
+		// cancelled, or it broke. OK beside it only says that no error was raised.
+		r.Failed, r.Basis = classify.Yes, classify.Inferred
 	default:
 		return false
 	}
@@ -198,6 +207,8 @@ func (e *ending) apply(r *classify.Request) {
 		r.Ended, r.Watchdog.Kind = semconv.StreamEndWatchdog, e.watchdog
 	case e.provider != semconv.ProviderErrorKindUnset:
 		r.Provider.Kind, r.Provider.Code = e.provider, codeOf(e.name)
+	case e.pause:
+		r.Failed = classify.NotObserved // a tool beneath it waits
 	case e.limited:
 		r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, max(r.Finish, classify.FinishLimited)
 	case e.unstaged && (e.responded || r.Status > 0):

@@ -20,6 +20,7 @@ type failure struct {
 	timer     bool              // a timeout: of the connection, the headers, reading, or the client's own
 	limited   bool              // it ended at a limit
 	silence   bool              // with end: undici says the same after undiciPatience without a byte
+	pause     bool              // it waits for a person or a job, and has not failed
 
 	code  string // a code that is more precise than the name
 	vague bool   // the name has other causes, too: an unknown host, a bad certificate, a read
@@ -188,6 +189,9 @@ func failureOf(name string) (failure, bool) {
 	base := baseName(name)
 	if f, ok := failures[base]; ok {
 		return f, true
+	}
+	if isPause(name) {
+		return failure{pause: true}, true
 	}
 	if strings.HasPrefix(base, llhttpPrefix) {
 		return failure{transport: semconv.TransportCauseMalformedEvent}, true

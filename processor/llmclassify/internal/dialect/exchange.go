@@ -147,7 +147,7 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 		x.ofProvider(r)
 	case x.Status >= 400:
 		x.refused(r)
-	case x.fault.known && !x.fault.unstaged && !x.fault.timer && x.fault.provider == semconv.ProviderErrorKindUnset:
+	case x.fault.known && !x.fault.unstaged && !x.fault.timer && !x.fault.pause && x.fault.provider == semconv.ProviderErrorKindUnset:
 		x.broke(r)
 	}
 }

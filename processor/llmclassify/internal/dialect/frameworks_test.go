@@ -130,7 +130,9 @@ func TestAnthropicPlatform(t *testing.T) {
 func TestComingConventions(t *testing.T) {
 	for operation, kind := range map[string]Kind{
 		"invoke_agent": Run, "invoke_workflow": Run, "handle_conversation_turn": Run, "execute_tool": Tool, "chat": Request,
-		"plan": Other, "speech_to_text": Other, "fetch_response": Other, "embeddings": Other,
+		"plan": Other, "speech_to_text": Other, "fetch_response": Request, "embeddings": Other, "retrieval": Other, "create_agent": Other,
+		"search_memory": Other, "create_memory": Other, "update_memory": Other, "upsert_memory": Other, "delete_memory": Other,
+		"create_memory_store": Other, "delete_memory_store": Other,
 	} {
 		head, _, _ := shape{attrs: map[string]any{"gen_ai.operation.name": operation}}.read(t)
 		assert.Equal(t, kind, head.Kind, operation)

@@ -25,7 +25,8 @@ import (
 // opentelemetry.instrumentation.openai_agents: OpenLLMetry's (0.62.1), whose agents and
 // tools are also told by their traceloop.span.kind, and OpenTelemetry's own. Both set OK
 // unless the SDK recorded an error: it is success only beside a finish reason or tokens,
-// which come with the end of a response, and never of an agent.
+// which come with the end of a response, and never of an agent. A run of that SDK returns with
+// interruptions where a person has to approve a call: no span of the tool and no error says so.
 //
 // Producers that need a rule of their own have it in a file of their own: pydantic-ai in
 // pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go, Microsoft's Agent
@@ -89,7 +90,9 @@ func (d GenAI) read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
 		springTool(span, into.Tool)
-	case into.Run != nil && (d.scope == scopePythonAgents || d.scope == scopeAgentFramework):
+	case into.Run != nil && d.scope == scopePythonAgents:
+		readAgentsRun(span, into.Run)
+	case into.Run != nil && d.scope == scopeAgentFramework:
 		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
@@ -126,10 +129,8 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	case e.conclude(r), r.Failed == classify.Yes:
 	case e.unset && spring.cancelled(&e):
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
-	case e.unset && e.streamed && !early && e.empty(r) && e.output.Observed() && !e.has(finishError):
+	case e.unset && e.streamed && !early && e.empty(r) && e.output.Observed():
 		nothingIn(r, classify.Inferred) // it counts the tokens, and there was none
-	case e.unset && e.has(finishError):
-		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	case e.unset && e.has(finishInterrupted):
 		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
 	case e.unset && e.streamed && (e.reasons != nil || !counted):
@@ -148,6 +149,12 @@ func isProvider(key string) bool {
 // response.
 func countsEarly(name pcommon.Value) bool {
 	return strings.Contains(strings.ToLower(shortString(name)), "anthropic")
+}
+
+// readAgentsRun reads a run of OpenAI's agents SDK.
+func readAgentsRun(span ptrace.Span, run *classify.Run) {
+	readRunWithoutOK(span, run)
+	run.ReturnsCalls = true
 }
 
 func genAITool(span ptrace.Span, t *classify.Tool) {

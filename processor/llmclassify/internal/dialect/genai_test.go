@@ -46,7 +46,7 @@ func TestPythonAgents(t *testing.T) {
 	for _, by := range []Dialect{GenAI{scopePythonAgents}, OpenLLMetry{scopePythonAgents}} {
 		_, d, facts := agent.read(t)
 		assert.Equal(t, by, d)
-		assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run, "its OK is no success")
+		assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, ReturnsCalls: true}, facts.Run, "its OK is no success")
 		agent.attrs["traceloop.span.kind"] = "agent"
 	}
 	tool := shape{scope: pythonAgents, status: statusError, attrs: m{"gen_ai.operation.name": "execute_tool", "traceloop.span.kind": "tool", "gen_ai.tool.name": "write"}}
@@ -185,10 +185,7 @@ func TestGenAIRequest(t *testing.T) {
 			"finish reason error", unset,
 			map[string]any{"gen_ai.response.finish_reasons": list("error")},
 			nil,
-			classify.Request{
-				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndCancelled, Finish: classify.FinishMissing,
-				Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
-			},
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes, Finish: classify.FinishMissing},
 		},
 		{
 			"finish reason interrupted", unset,
@@ -290,7 +287,9 @@ func TestGenAIRequest(t *testing.T) {
 				e.Attributes().PutStr("exception.message", "overloaded_error ECONNRESET")
 			}
 			tt.want.Start, tt.want.End = start, end
-			assert.Equal(t, &tt.want, read(t, s).Request)
+			got := read(t, s).Request
+			tt.want.Error = got.Error // see TestErrorOf
+			assert.Equal(t, &tt.want, got)
 		})
 	}
 }
@@ -332,7 +331,7 @@ func TestGenAIRun(t *testing.T) {
 	s.Status().SetCode(ptrace.StatusCodeError)
 	s.Attributes().PutStr("error.type", "AbortError")
 	assert.Equal(t, &classify.Run{
-		Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AbortError",
+		Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AbortError", Error: classify.IdentifyError("AbortError", ""),
 		Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
 	}, read(t, s).Run)
 }

@@ -196,6 +196,9 @@ func readOpenInferenceParameters(v pcommon.Value, e *ending, r *classify.Request
 
 func openInferenceTool(span ptrace.Span, t *classify.Tool) {
 	readTool(span, t, keyOIToolID, keyOIToolName)
+	if raised(span) {
+		withoutOK(t)
+	}
 	if t.CallID == "" {
 		if v, ok := span.Attributes().Get(keyOIToolCallID); ok {
 			t.CallID = id(v)

@@ -162,5 +162,5 @@ func TestOpenLLMetryOthers(t *testing.T) {
 	_, _, facts := traceloop("", statusUnset, map[string]any{"traceloop.span.kind": "tool", "traceloop.entity.name": "write", "traceloop.entity.input": canary}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, Name: "write"}, facts.Tool)
 	_, _, facts = traceloop("", statusError, map[string]any{"traceloop.span.kind": "workflow"}, event{class: "ValueError", message: canary}).read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "ValueError"}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "ValueError", Error: facts.Run.Error}, facts.Run)
 }

@@ -1,13 +1,20 @@
 package dialect
 
 // The GenAI conventions' operations that matter to a diagnosis. Those of OpenTelemetry's
-// semantic conventions 1.41 are read beside handle_conversation_turn, which its GenAI
-// repository adds for the entry point of a framework. Its span type for runs,
+// semantic conventions 1.41 are read beside two that its GenAI repository adds:
+// handle_conversation_turn for the entry point of a framework, and fetch_response (0.1.0) for
+// a response that is made in the background. Its span type for runs,
 // gen_ai.invocation.internal, is recorded in no span.
+//
+// The other operations of 0.1.0 are no part of a diagnosis: embeddings and retrieval, the
+// seven on memories and their stores (search_memory, create_memory_store and so on) and
+// create_agent neither answer nor run a tool that a model called, and plan only groups
+// the requests beneath it.
 const (
 	opChat            = "chat"
 	opTextCompletion  = "text_completion"
 	opGenerateContent = "generate_content"
+	opFetchResponse   = "fetch_response"
 	opExecuteTool     = "execute_tool"
 	opInvokeAgent     = "invoke_agent"
 	opInvokeWorkflow  = "invoke_workflow"
@@ -20,7 +27,7 @@ const mcpToolCall = "tools/call"
 // operation is the kind of a span with this gen_ai.operation.name.
 func operation(name string) Kind {
 	switch name {
-	case opChat, opTextCompletion, opGenerateContent:
+	case opChat, opTextCompletion, opGenerateContent, opFetchResponse:
 		return Request
 	case opExecuteTool:
 		return Tool

@@ -85,7 +85,7 @@ func TestPydanticAIRequest(t *testing.T) {
 		{"the stream just ended", streamed("openai", nil), []truth{cut}, interrupted(semconv.CauseCleanEOF, low), eof},
 		{"the stream just ended, its beginning was counted", streamed("anthropic", m{output: 1}), []truth{cut}, interrupted(semconv.CauseCleanEOF, low), eof},
 		{"counted at its end, by a server without finish reasons", streamed("openai", m{output: 6}), []truth{success}, unknown, classify.Request{}},
-		{"the provider reports its failure as the finish reason", streamed("openai", m{finish: []any{"error"}}), []truth{inBand, stopped}, unknown, classify.Request{Finish: classify.FinishMissing}},
+		{"the provider reports its failure as the finish reason", streamed("openai", m{finish: []any{"error"}}), []truth{inBand, stopped}, unclassified, failedWith(classify.Request{Finish: classify.FinishMissing})},
 		{"cancelled, or no longer read", pydanticChat("openai", statusUnset, nil), []truth{stopped}, unknown, classify.Request{}},
 		{
 			"cancelled by the application, or by the agent, under an API before 1.32", raised("asyncio.exceptions.CancelledError", ""),
@@ -137,7 +137,7 @@ func TestPydanticAIOthers(t *testing.T) {
 	head, _, facts := run.read(t)
 	assert.Equal(t, Run, head.Kind)
 	assert.NotZero(t, head.Session)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ReturnsCalls: true, ErrorType: "pydantic_ai.exceptions.ModelHTTPError"}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ReturnsCalls: true, ErrorType: "pydantic_ai.exceptions.ModelHTTPError", Error: facts.Run.Error}, facts.Run)
 	run.status, run.events = statusUnset, nil
 	_, _, facts = run.read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.No, ReturnsCalls: true}, facts.Run, "it returned")

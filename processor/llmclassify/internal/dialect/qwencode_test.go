@@ -160,7 +160,7 @@ func TestQwenCodeRun(t *testing.T) {
 		{statusUnset, m{"qwen-code.turn_status": "ok"}, classify.Run{}},
 		{statusOK, m{"qwen-code.turn_status": "ok"}, classify.Run{}},
 		{statusUnset, m{"qwen-code.turn_status": "cancelled"}, classify.Run{Abort: classify.Abort{Source: semconv.AbortSourceUnknown}}},
-		{statusError, m{"qwen-code.turn_status": "error", "error.type": "unexpected_exit"}, classify.Run{Failed: classify.Yes, ErrorType: "unexpected_exit"}},
+		{statusError, m{"qwen-code.turn_status": "error", "error.type": "unexpected_exit"}, classify.Run{Failed: classify.Yes, ErrorType: "unexpected_exit", Error: classify.IdentifyError("unexpected_exit", canary)}},
 	} {
 		head, _, facts := qwenSpan("interaction", "invoke_agent", c.status, c.attrs).read(t)
 		assert.Equal(t, Run, head.Kind)

@@ -19,6 +19,7 @@ var all = [...]Dialect{
 	QwenCode{},
 	ADK{},
 	VLLM{},
+	OBI{},
 	Vercel{},
 	OpenAIAgents{},
 	Vercel7{},

@@ -30,7 +30,7 @@ func TestNewSet(t *testing.T) {
 	assert.Equal(t, Default(), set)
 
 	_, err = NewSet("gen_ai", "langfuse")
-	require.EqualError(t, err, `unknown dialect "langfuse": must be one of otelllm, anthropic, opencode, codex, claude_code, gemini_cli, qwen_code, google_adk, vllm, vercel_ai, openai_agents, vercel_ai_v7, openinference, openllmetry, openai_js, go_compile, gen_ai`)
+	require.EqualError(t, err, `unknown dialect "langfuse": must be one of otelllm, anthropic, opencode, codex, claude_code, gemini_cli, qwen_code, google_adk, vllm, ebpf, vercel_ai, openai_agents, vercel_ai_v7, openinference, openllmetry, openai_js, go_compile, gen_ai`)
 	_, err = NewSet("gen_ai", "gen_ai")
 	require.EqualError(t, err, `duplicate dialect "gen_ai"`)
 }

@@ -228,7 +228,7 @@ func (s *AttributeScan) head(kind Kind) Head {
 		return Head{}
 	}
 	h := Head{Kind: kind, Run: s.run, Inferred: s.inferred, Session: keyOf(s.session)}
-	if kind == Request {
+	if kind == Request && s.operation != opFetchResponse { // it has the response of an earlier request
 		h.Response = keyOf(s.response)
 	}
 	return h
@@ -292,6 +292,7 @@ const (
 	scopeADK
 	scopeVLLM
 	scopeAgentFramework
+	scopeOBI
 )
 
 // namedSpans are the scopes whose spans are recognised by their names.
@@ -323,6 +324,11 @@ var scopes = [...]struct {
 	{"gcp.vertex.agent", false, scopeADK},
 	{"vllm.", true, scopeVLLM},
 	{"agent_framework", false, scopeAgentFramework},
+	{"go.opentelemetry.io/obi", true, scopeOBI},
+	{"github.com/open-telemetry/opentelemetry-ebpf-instrumentation", true, scopeOBI},
+	{"opentelemetry-ebpf-instrumentation", false, scopeOBI},
+	{"github.com/grafana/beyla", true, scopeOBI},
+	{"beyla", false, scopeOBI},
 	{"gen_ai", false, scopeVercel7},
 	{"@arizeai/openinference-instrumentation-openai-agents", false, scopeOpenAIAgents},
 	{"openinference.instrumentation.openai_agents", false, scopeOpenAIAgents},
@@ -334,6 +340,7 @@ var scopes = [...]struct {
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
 	{"opentelemetry.instrumentation.", true, scopePython},
+	{"@opentelemetry/instrumentation-openai-agents", false, scopePythonAgents},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},
 	{"codex", true, scopeCodex},

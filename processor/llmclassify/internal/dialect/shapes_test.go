@@ -191,6 +191,7 @@ func checkRequests(t *testing.T, by Dialect, cases []requestCase) {
 			require.Equal(t, by.Name(), d.Name())
 			want := c.facts
 			want.Start, want.End = start, end
+			want.Error = facts.Request.Error // see TestErrorOf
 			if want.Phase == semconv.PhaseUnset {
 				want.Phase = semconv.PhaseUnknown
 			}

