@@ -32,7 +32,9 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 		with(semconv.ProviderErrorKindKey.String(semconv.ProviderErrorKindServerError.String()), semconv.ProviderErrorInBand(true))
 	empty := requestSpan(2, 1, 0.1, 2).answered("stop", counts{})
 	theProviders := came{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginProvider}
+	theGateways := came{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}
 	theTransports := came{semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.OriginTransport}
+	shutdown := came{semconv.ClassStreamInterrupted, semconv.CauseShutdown, semconv.OriginGateway}
 	swallowed := came{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
 	for name, tt := range map[string]struct {
 		agents  spanSpec
@@ -44,10 +46,17 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 		"in the trace alone":          {refused, served(served500.under(60), reset(7, 61, 0.3, 1.8)), theTransports},
 		"a gateway of a gateway":      {refused, append(served(served500, asked(7, 6, 0.3, 1.8).refused(502, semconv.ProviderErrorKindServerError, "")), served(asked(8, 7, 0.4, 1.7).refused(502, semconv.ProviderErrorKindServerError, ""), asked(9, 8, 0.5, 1.6).unconnected(semconv.TransportStageConnect, semconv.TransportCauseConnectRefused, "ECONNREFUSED"))...), came{semconv.ClassConnectionFailed, semconv.CauseConnectRefused, semconv.OriginTransport}},
 		"it tried twice":              {refused, append(served(served500, asked(8, 6, 0.3, 0.8).cut(semconv.PhaseAwaitingResponse, slow, "", counts{})), reset(7, 6, 0.9, 1.8).in(gatewayService)), theTransports},
-		"its second try went well":    {refused, append(served(served500, reset(7, 6, 0.3, 0.8)), asked(8, 6, 0.9, 1.8).answered("stop", answer).in(gatewayService)), theProviders},
+		"its second try went well":    {refused, append(served(served500, reset(7, 6, 0.3, 0.8)), asked(8, 6, 0.9, 1.8).answered("stop", answer).in(gatewayService)), theGateways},
 		"it refused by itself":        {requestSpan(2, 1, 0.1, 2).refused(401, semconv.ProviderErrorKindAuthentication, ""), served(served500, reset(7, 6, 0.3, 1.8)), came{semconv.ClassProviderError, semconv.CauseAuthentication, semconv.OriginProvider}},
-		"nothing is wrong beneath it": {refused, served(served500.with(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())), asked(7, 6, 0.3, 1.8).answered("stop", answer)), theProviders},
+		"nothing is wrong beneath it": {refused, served(served500.with(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())), asked(7, 6, 0.3, 1.8).answered("stop", answer)), theGateways},
+		"it has no span of serving":   {refused, []spanSpec{asked(7, 2, 0.3, 1.8).answered("stop", answer).in(gatewayService)}, theGateways},
+		"its upstream was empty":      {refused, served(served500, asked(7, 6, 0.3, 1.8).answered("stop", counts{})), theGateways},
+		"its upstream hit a limit":    {refused, served(served500, asked(7, 6, 0.3, 1.8).answered("length", answer)), theGateways},
+		"it never asked":              {refused, []spanSpec{served500.in(gatewayService)}, theProviders},
+		"both are empty":              {empty, served(requestSpan(6, 0, 0.2, 1.9).answered("stop", counts{}).under(2), asked(7, 6, 0.3, 1.8).answered("stop", counts{})), came{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}},
 		"it was shut down":            {empty, served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), swallowed},
+		"it was shut down, and cut":   {requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseText, lost, "ECONNRESET", counts{text: 2}), served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), shutdown},
+		"it was shut down, and ended": {requestSpan(2, 1, 0.1, 2).streamed(semconv.PhaseText, semconv.StreamEndEOF, counts{text: 1}).failed("clean_eof"), served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), shutdown},
 		"it was shut down, and said":  {refused, served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), came{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}},
 	} {
 		agent := []spanSpec{tt.agents, runSpan(1, 0, 3, 1, 0)}

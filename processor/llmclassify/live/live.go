@@ -167,6 +167,16 @@ var (
 	roles     = [...]hold.Role{KindRequest: hold.Request, KindTool: hold.Tool, KindRun: hold.Run}
 )
 
+// KindOf returns what an ended span is to llm_classify, by its dialects. It is KindOther for a
+// span that is only a part of the request above it.
+func KindOf(resource pcommon.Resource, scope pcommon.InstrumentationScope, span ptrace.Span) Kind {
+	head, _ := registry.In(dialect.ScopeName(resource, scope)).Recognise(span)
+	if head.Part {
+		return KindOther
+	}
+	return kinds[head.Kind]
+}
+
 // addLink keeps the parent of a span that is no part of a run. What is beneath a span whose
 // parent is not kept may be taken for a run of its own.
 func (t *Trace) addLink(id, parent pcommon.SpanID) {

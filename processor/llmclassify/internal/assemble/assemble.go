@@ -623,6 +623,7 @@ func unexplained(d *classify.Diagnosis) bool {
 // request, or belongs to another service within the request's time. It writes such a
 // failure to the run's own requests, and judges the other requests again that it explains.
 func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
+	j.setOwnErrors(release, verdicts)
 	members, s := release.Members, j.relations
 	var failed []int
 	var last map[pcommon.SpanID]int
@@ -736,7 +737,7 @@ func failedUpstream(d *classify.Diagnosis) bool {
 	case semconv.ClassOutputLimited:
 		return false
 	default:
-		return true
+		return !isEmpty(d) // nothing was hidden behind it, as far as it shows
 	}
 }
 

@@ -74,6 +74,7 @@ func relations(release *Release, s []relation) []relation {
 			s[i].apart = !names(m) && sameCall(m, a)
 		}
 	}
+	setProxiesApart(members, s, names)
 	setLonePartsApart(members, s)
 	setDuplicates(release, s)
 	setForeignServicesApart(release, s, names)
