@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/live"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -24,6 +25,8 @@ type Span struct {
 	Attributes pcommon.Map
 	Events     []Event // those of the vocabulary
 	Verdict    Verdict
+
+	kind kind
 }
 
 // RetryAfter returns how long the provider asked the client to wait, or 0 if it did
@@ -67,7 +70,9 @@ func (s *Spans) AddSpan(resource pcommon.Resource, scope pcommon.Instrumentation
 	if _, known := s.traces[id]; !known {
 		s.order = append(s.order, id)
 	}
-	s.traces[id] = append(s.traces[id], read(span, scope.Name(), service))
+	read := read(span, scope.Name(), service)
+	read.kind = kindIn(resource, scope, span)
+	s.traces[id] = append(s.traces[id], read)
 }
 
 // serviceName is the resource attribute that distinguishes processes.
@@ -113,19 +118,16 @@ const (
 	kindTool
 )
 
-// operationName is the GenAI conventions' attribute with the kind of a span.
-const operationName = "gen_ai.operation.name"
+func kindOf(s *Span) kind { return s.kind }
 
-func kindOf(s *Span) kind {
-	op, ok := s.Attributes.Get(operationName)
-	if !ok {
-		return kindOther
-	}
-	switch op.Str() {
-	case "execute_tool":
-		return kindTool
-	case "chat", "text_completion", "generate_content":
+// kindIn returns the kind of a span, as llm_classify recognises it: each instrumentation has its
+// own marks of a model call.
+func kindIn(resource pcommon.Resource, scope pcommon.InstrumentationScope, span ptrace.Span) kind {
+	switch live.KindOf(resource, scope, span) {
+	case live.KindRequest:
 		return kindRequest
+	case live.KindTool:
+		return kindTool
 	default:
 		return kindOther
 	}

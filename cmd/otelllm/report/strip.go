@@ -22,14 +22,14 @@ func Strip(td ptrace.Traces) ptrace.Traces {
 			scope := into.ScopeSpans().AppendEmpty()
 			scope.Scope().SetName(ss.Scope().Name())
 			for _, span := range ss.Spans().All() {
-				strip(span, scope.Spans().AppendEmpty())
+				strip(rs.Resource(), ss.Scope(), span, scope.Spans().AppendEmpty())
 			}
 		}
 	}
 	return out
 }
 
-func strip(from, to ptrace.Span) {
+func strip(resource pcommon.Resource, scope pcommon.InstrumentationScope, from, to ptrace.Span) {
 	to.SetTraceID(from.TraceID())
 	to.SetSpanID(from.SpanID())
 	to.SetParentSpanID(from.ParentSpanID())
@@ -37,7 +37,7 @@ func strip(from, to ptrace.Span) {
 	to.SetStartTimestamp(from.StartTimestamp())
 	to.SetEndTimestamp(from.EndTimestamp())
 	to.Status().SetCode(from.Status().Code())
-	if recorded(from.Attributes()) {
+	if recorded(resource, scope, from) {
 		to.SetName(from.Name())
 	}
 	stripAttributes(from.Attributes(), to.Attributes())
@@ -52,12 +52,12 @@ func strip(from, to ptrace.Span) {
 	}
 }
 
-// recorded reports whether a span with these attributes is in a record.
-func recorded(attrs pcommon.Map) bool {
-	if _, ok := attrs.Get(string(semconv.RunOutcomeKey)); ok {
+// recorded reports whether a span is in a record.
+func recorded(resource pcommon.Resource, scope pcommon.InstrumentationScope, span ptrace.Span) bool {
+	if _, ok := span.Attributes().Get(string(semconv.RunOutcomeKey)); ok {
 		return true
 	}
-	return kindOf(&Span{Attributes: attrs}) != kindOther
+	return kindIn(resource, scope, span) != kindOther
 }
 
 func stripAttributes(from, to pcommon.Map) {
