@@ -209,6 +209,9 @@ func (e *ending) apply(r *classify.Request) {
 		r.Provider.Kind, r.Provider.Code = e.provider, codeOf(e.name)
 	case e.pause:
 		r.Failed = classify.NotObserved // a tool beneath it waits
+		if r.Finish != classify.FinishToolCalls {
+			r.Finish = classify.FinishNotObserved
+		}
 	case e.limited:
 		r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, max(r.Finish, classify.FinishLimited)
 	case e.unstaged && (e.responded || r.Status > 0):

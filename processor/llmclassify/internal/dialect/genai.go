@@ -25,8 +25,7 @@ import (
 // opentelemetry.instrumentation.openai_agents: OpenLLMetry's (0.62.1), whose agents and
 // tools are also told by their traceloop.span.kind, and OpenTelemetry's own. Both set OK
 // unless the SDK recorded an error: it is success only beside a finish reason or tokens,
-// which come with the end of a response, and never of an agent. A run of that SDK returns with
-// interruptions where a person has to approve a call: no span of the tool and no error says so.
+// which come with the end of a response, and never of an agent.
 //
 // Producers that need a rule of their own have it in a file of their own: pydantic-ai in
 // pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go, Microsoft's Agent
@@ -90,9 +89,7 @@ func (d GenAI) read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
 		springTool(span, into.Tool)
-	case into.Run != nil && d.scope == scopePythonAgents:
-		readAgentsRun(span, into.Run)
-	case into.Run != nil && d.scope == scopeAgentFramework:
+	case into.Run != nil && (d.scope == scopePythonAgents || d.scope == scopeAgentFramework):
 		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
@@ -149,12 +146,6 @@ func isProvider(key string) bool {
 // response.
 func countsEarly(name pcommon.Value) bool {
 	return strings.Contains(strings.ToLower(shortString(name)), "anthropic")
-}
-
-// readAgentsRun reads a run of OpenAI's agents SDK.
-func readAgentsRun(span ptrace.Span, run *classify.Run) {
-	readRunWithoutOK(span, run)
-	run.ReturnsCalls = true
 }
 
 func genAITool(span ptrace.Span, t *classify.Tool) {

@@ -67,7 +67,7 @@ func obiRequest(span ptrace.Span, r *classify.Request) {
 		e.reasons = nil
 	}
 	e.end(span, r)
-	if r.Failed == classify.Yes && r.Status < 400 && !e.known {
+	if r.Failed == classify.Yes && r.Status == 0 && e.reasons == nil && !e.known {
 		r.Failed = classify.NotObserved // the response was not captured
 	}
 	e.conclude(r)

@@ -58,7 +58,7 @@ func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
 		openAIAgentsTool(span, into.Tool)
 		into.Tool.Handoff = openAIAgentsHandoff(span, into.Tool)
 	case into.Run != nil:
-		readAgentsRun(span, into.Run)
+		readRunWithoutOK(span, into.Run)
 	}
 }
 

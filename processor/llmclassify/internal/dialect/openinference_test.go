@@ -374,9 +374,9 @@ func TestOpenAIAgents(t *testing.T) {
 	agent := map[string]any{"graph.node.id": "coder"}
 	_, d, facts := arize(oiAgents, "AGENT", statusOK, agent).read(t)
 	assert.Equal(t, OpenAIAgents{}, d)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, ReturnsCalls: true}, facts.Run, "an agent goes on after a broken stream")
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run, "an agent goes on after a broken stream")
 	_, _, facts = arize(oiAgents, "AGENT", statusError, agent, event{message: canary}).read(t)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ReturnsCalls: true}, facts.Run)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes}, facts.Run)
 	head, d, _ := arize(oiAgents, "AGENT", statusOK, nil).read(t)
 	assert.Equal(t, Head{}, head, "the root is OK, whatever happened")
 	assert.Nil(t, d)

@@ -89,7 +89,7 @@ func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
 			into.Tool.Handoff = v.Str() == traceloopHandoff
 		}
 	case into.Run != nil && d.scope == scopePythonAgents:
-		readAgentsRun(span, into.Run) // see [GenAI]
+		readRunWithoutOK(span, into.Run) // see [GenAI]
 	case into.Run != nil:
 		readRun(span, into.Run)
 	}

@@ -340,7 +340,6 @@ var scopes = [...]struct {
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
 	{"opentelemetry.instrumentation.", true, scopePython},
-	{"@opentelemetry/instrumentation-openai-agents", false, scopePythonAgents},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},
 	{"codex", true, scopeCodex},

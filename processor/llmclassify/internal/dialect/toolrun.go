@@ -12,13 +12,15 @@ import (
 )
 
 // Attributes of a tool that some producers record beside error.type, or in its place. Rig
-// (0.37, crates/rig-core/src/tool) has both; others have one of them.
+// (0.37, crates/rig-core/src/tool) has the first two; others have one of them. The third is that
+// of OpenLLMetry for LangChain.
 const (
 	keyToolOutcome = "gen_ai.tool.call.outcome"
 	keyToolError   = "gen_ai.tool.error.type"
+	keyTaskStatus  = "gen_ai.task.status"
 )
 
-// toolOutcomes are the values of keyToolOutcome, and those of keyToolError that say more than
+// toolOutcomes are the values of keyToolOutcome and keyTaskStatus, and those of keyToolError that say more than
 // that the tool failed. "denied" is Rig's word for a call that was refused before or by the
 // tool; "skipped" is a call that a hook answered in place of the tool.
 var toolOutcomes = map[string]toolOutcome{
@@ -57,7 +59,7 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 			t.Name = text(v)
 		case string(otelsemconv.ErrorTypeKey):
 			t.ErrorType = text(v)
-		case keyToolOutcome:
+		case keyToolOutcome, keyTaskStatus:
 			said = toolOutcomes[strings.ToLower(shortString(v))]
 		case keyToolError:
 			kind = shortString(v)
