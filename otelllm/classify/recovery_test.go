@@ -76,7 +76,9 @@ func TestCopiedErrors(t *testing.T) {
 		{"another", limited, IdentifyError("TypeError", "429 from the provider"), answers, false, semconv.RunOutcomeIncomplete},
 		{"none", ErrorID{}, ErrorID{}, answers, false, semconv.RunOutcomeIncomplete},
 		{"the application's own", limited, limited, answers, true, semconv.RunOutcomeFailed},
-		{"the last answer asks for a tool", limited, limited, all(answers, func(r *Request) { r.Finish = FinishToolCalls }), false, semconv.RunOutcomeIncomplete},
+		{"the last answer asks for a tool", limited, limited, all(answers, func(r *Request) {
+			r.Finish, r.ToolCalls, r.ToolInputsStarted, r.ToolInputsCompleted, r.CallIDs = FinishToolCalls, Counted(1), Counted(1), Counted(1), []string{"call_1"}
+		}), false, semconv.RunOutcomeIncomplete},
 		{"the last one failed", limited, limited, refused(503, semconv.ProviderErrorKindOverloaded), false, semconv.RunOutcomeFailed},
 	} {
 		attempt := request(0, 1, refused(429, semconv.ProviderErrorKindRateLimited))

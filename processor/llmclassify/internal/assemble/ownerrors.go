@@ -78,5 +78,5 @@ func answered(m *Member, verdict *classify.Diagnosis) bool {
 
 // isEmpty reports whether an answer was empty, and nothing shows why.
 func isEmpty(d *classify.Diagnosis) bool {
-	return d.Class == semconv.ClassEmptyCompletion && d.Cause == semconv.CauseNoContent
+	return d.Class == semconv.ClassEmptyCompletion && d.Cause != semconv.CauseSwallowedError
 }
