@@ -244,8 +244,8 @@ type Request struct {
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // calls that the client executes
 	CallIDs                                           []string // complete calls, at most MaxIDs
 	OpenCallIDs                                       []string // calls whose input began and never completed, at most MaxIDs
-	ToolInputsInvalid                                 Count    // calls whose input is not JSON at its end
 	ProviderTools                                     []string // provider-executed tools that the request offered, at most MaxIDs; nil if not observed
+	ToolInputsInvalid                                 Count    // calls whose input is not JSON at its end
 	ProviderToolsStarted                              Count
 	ProviderToolTypes                                 []string // types of the provider-executed tools that began, at most MaxIDs; nil if not observed
 
