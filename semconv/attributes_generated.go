@@ -135,7 +135,8 @@ const (
 	// ProviderErrorKindKey is the key of "llm.provider_error.kind". What kind of
 	// error the provider reported.
 	//
-	// From its code if it has one, otherwise from the HTTP status.
+	// From its code, its words, its type or its HTTP status, by the catalogue in
+	// docs/reference/provider-errors.md.
 	//
 	// Type: enum [ProviderErrorKind]. Written by the client.
 	ProviderErrorKindKey = attribute.Key("llm.provider_error.kind")
@@ -154,6 +155,26 @@ const (
 	//
 	// Type: boolean. Written by the client.
 	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
+
+	// ProviderErrorHistoryKey is the key of "llm.provider_error.history". What the
+	// provider says is wrong with the history that it refused.
+	//
+	// Only where the error says so, by its code or its words. Without it a reader
+	// has the ids in llm.history.* alone.
+	//
+	// Type: enum [ProviderErrorHistory]. Written by the client.
+	ProviderErrorHistoryKey = attribute.Key("llm.provider_error.history")
+
+	// ProviderErrorIntermediaryKey is the key of
+	// "llm.provider_error.intermediary". Whether the error does not come from the
+	// provider but from something in front of it.
+	//
+	// A proxy, a gateway, a load balancer or a CDN. Set if the response does not
+	// have the form of a provider's error and its headers, its status or its words
+	// are those of such a server; absent otherwise.
+	//
+	// Type: boolean. Written by the client.
+	ProviderErrorIntermediaryKey = attribute.Key("llm.provider_error.intermediary")
 
 	// RequestAttemptKey is the key of "llm.request.attempt". Which attempt of this
 	// model call the request was, 1 for the first.
@@ -703,6 +724,19 @@ func ProviderErrorCode(val string) attribute.KeyValue {
 // the error arrived inside a stream that started with status 200.
 func ProviderErrorInBand(val bool) attribute.KeyValue {
 	return ProviderErrorInBandKey.Bool(val)
+}
+
+// ProviderErrorHistoryAttr is the attribute "llm.provider_error.history". What
+// the provider says is wrong with the history that it refused.
+func ProviderErrorHistoryAttr(val ProviderErrorHistory) attribute.KeyValue {
+	return ProviderErrorHistoryKey.String(val.String())
+}
+
+// ProviderErrorIntermediary is the attribute "llm.provider_error.intermediary".
+// Whether the error does not come from the provider but from something in front
+// of it.
+func ProviderErrorIntermediary(val bool) attribute.KeyValue {
+	return ProviderErrorIntermediaryKey.Bool(val)
 }
 
 // RequestAttempt is the attribute "llm.request.attempt". Which attempt of this

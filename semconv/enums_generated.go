@@ -512,6 +512,9 @@ const (
 	// CauseMissingCall is "missing_call". The history contains a tool output
 	// without its call.
 	CauseMissingCall
+	// CauseDuplicateCall is "duplicate_call". Two tool calls or two outputs in the
+	// history have the same id.
+	CauseDuplicateCall
 	// CauseLostState is "lost_state". The provider no longer has the state that
 	// the request refers to.
 	CauseLostState
@@ -611,6 +614,7 @@ var causeNames = [...]string{
 	"paused",
 	"missing_output",
 	"missing_call",
+	"duplicate_call",
 	"lost_state",
 	"invalid_signature",
 	"swallowed_error",
@@ -746,6 +750,8 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseMissingOutput, true
 	case "missing_call":
 		return CauseMissingCall, true
+	case "duplicate_call":
+		return CauseDuplicateCall, true
 	case "lost_state":
 		return CauseLostState, true
 	case "invalid_signature":
@@ -841,6 +847,7 @@ func CauseValues() []Cause {
 		CausePaused,
 		CauseMissingOutput,
 		CauseMissingCall,
+		CauseDuplicateCall,
 		CauseLostState,
 		CauseInvalidSignature,
 		CauseSwallowedError,
@@ -1371,6 +1378,80 @@ func ProviderErrorKindValues() []ProviderErrorKind {
 		ProviderErrorKindTimeout,
 		ProviderErrorKindCancelled,
 		ProviderErrorKindUnknown,
+	}
+}
+
+// ProviderErrorHistory is the value of "llm.provider_error.history": What the
+// provider says is wrong with the history that it refused. Its zero value,
+// ProviderErrorHistoryUnset, stands for an attribute that is absent.
+type ProviderErrorHistory uint8
+
+// The values of [ProviderErrorHistory].
+const (
+	ProviderErrorHistoryUnset ProviderErrorHistory = iota
+	// ProviderErrorHistoryMissingOutput is "missing_output". A tool call has no
+	// output.
+	ProviderErrorHistoryMissingOutput
+	// ProviderErrorHistoryMissingCall is "missing_call". A tool output has no
+	// call.
+	ProviderErrorHistoryMissingCall
+	// ProviderErrorHistoryDuplicateCall is "duplicate_call". Two tool calls or two
+	// outputs have the same id.
+	ProviderErrorHistoryDuplicateCall
+	// ProviderErrorHistoryLostState is "lost_state". A part that the request
+	// refers to, or has to carry, is not there.
+	ProviderErrorHistoryLostState
+	// ProviderErrorHistoryInvalidSignature is "invalid_signature". A signed or
+	// encrypted part, such as reasoning, was changed or cannot be verified.
+	ProviderErrorHistoryInvalidSignature
+)
+
+var providerErrorHistoryNames = [...]string{
+	"",
+	"missing_output",
+	"missing_call",
+	"duplicate_call",
+	"lost_state",
+	"invalid_signature",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v ProviderErrorHistory) String() string {
+	if int(v) < len(providerErrorHistoryNames) {
+		return providerErrorHistoryNames[v]
+	}
+	return ""
+}
+
+// ParseProviderErrorHistory finds the value that an attribute holds. It is
+// false for anything else, the empty string too.
+func ParseProviderErrorHistory(s string) (ProviderErrorHistory, bool) {
+	switch s {
+	case "missing_output":
+		return ProviderErrorHistoryMissingOutput, true
+	case "missing_call":
+		return ProviderErrorHistoryMissingCall, true
+	case "duplicate_call":
+		return ProviderErrorHistoryDuplicateCall, true
+	case "lost_state":
+		return ProviderErrorHistoryLostState, true
+	case "invalid_signature":
+		return ProviderErrorHistoryInvalidSignature, true
+	default:
+		return ProviderErrorHistoryUnset, false
+	}
+}
+
+// ProviderErrorHistoryValues are all values in their order, without
+// ProviderErrorHistoryUnset.
+func ProviderErrorHistoryValues() []ProviderErrorHistory {
+	return []ProviderErrorHistory{
+		ProviderErrorHistoryMissingOutput,
+		ProviderErrorHistoryMissingCall,
+		ProviderErrorHistoryDuplicateCall,
+		ProviderErrorHistoryLostState,
+		ProviderErrorHistoryInvalidSignature,
 	}
 }
 

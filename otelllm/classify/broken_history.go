@@ -1,46 +1,28 @@
 package classify
 
 import (
-	"strings"
+	"slices"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/semconv"
 )
-
-// historyCodes maps provider error codes, in lower case, to the reason why the provider
-// refused a history. Sources: the error references of OpenAI and Gemini, and OpenAI's guide
-// of the WebSocket mode, https://developers.openai.com/api/docs/guides/websocket-mode.
-var historyCodes = map[string]semconv.Cause{
-	"previous_response_not_found": semconv.CauseLostState,
-	"conversation_not_found":      semconv.CauseLostState,
-	connectionLimitCode:           semconv.CauseLostState,
-	"item_not_found":              semconv.CauseLostState,
-	"container_expired":           semconv.CauseLostState,
-	"missing_thought_signature":   semconv.CauseInvalidSignature,
-	"invalid_thought_signature":   semconv.CauseInvalidSignature,
-	"invalid_encrypted_content":   semconv.CauseInvalidSignature,
-	"missing_tool_output":         semconv.CauseMissingOutput,
-	"tool_output_missing":         semconv.CauseMissingOutput,
-}
-
-// connectionLimitCode is the code by which a WebSocket of the Responses API ends after an
-// hour, and with it the responses that the server keeps for it alone. A request that has its
-// whole history only needs another connection.
-const connectionLimitCode = "websocket_connection_limit_reached"
 
 // brokenHistory returns what is wrong with the history of a request that the provider
 // refused with an error of this kind. It returns unset if nothing shows that the history
 // was the reason.
 //
-// Most providers have no code for this. For them, the history is taken as the reason if
-// the status is 400 or 422, the code names no other cause, and the history has a call
-// without an output or an output without a call. The ids prove nothing if part of the
-// history is on the server, or if the lists may have been cut.
+// Few providers have a code for this, and most say it in words, which are recorded as
+// [ProviderError.History]. Without either, the history is taken as the reason if the status is
+// 400 or 422, no code names another cause, and the history has a call without an output, an
+// output without a call, or one of them twice. The ids prove nothing if part of the history is
+// on the server, or if the lists may have been cut.
 func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
-	code := strings.ToLower(r.Provider.Code)
-	if cause, ok := historyCodes[code]; ok && (code != connectionLimitCode || r.HistoryCalls == nil) {
-		return cause
+	if said := r.Provider.saysHistory(); said != semconv.ProviderErrorHistoryUnset && (!passes(kind) || r.HistoryCalls == nil) {
+		// An error that passes, such as the end of a connection, loses only what the
+		// request left on the server.
+		return causeOf(said.String())
 	}
-	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || !generalCode(r.Provider.Code) ||
+	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || catalogue.SpecificName(r.Provider.Code) ||
 		r.HistoryCalls == nil || r.HistoryOutputs == nil || len(r.HistoryCalls) >= MaxIDs || len(r.HistoryOutputs) >= MaxIDs {
 		return semconv.CauseUnset
 	}
@@ -49,19 +31,27 @@ func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 		return semconv.CauseMissingOutput
 	case len(without(r.HistoryOutputs, r.HistoryCalls)) > 0:
 		return semconv.CauseMissingCall
+	case len(without(r.HistoryCalls, distinct(r.HistoryCalls))) > 0:
+		return semconv.CauseDuplicateCall
 	default:
 		return semconv.CauseUnset
 	}
 }
 
-// generalCode reports whether a code means only that the request is invalid.
-func generalCode(code string) bool {
-	switch code = strings.ToLower(code); code {
-	case "", "400", "422", "validationexception", "invalid_argument", "failed_precondition":
-		return true
-	default:
-		return generalCodes[code]
+// saysHistory returns what the error itself says is wrong with the history: by what was
+// recorded, otherwise by its code.
+func (e *ProviderError) saysHistory() semconv.ProviderErrorHistory {
+	if e.History != semconv.ProviderErrorHistoryUnset {
+		return e.History
 	}
+	return catalogue.NamedHistory(e.Code)
+}
+
+// distinct returns the ids without repetitions.
+func distinct(ids []string) []string {
+	all := slices.Clone(ids)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // unmatched returns the ids that break a history which is broken for this cause.
@@ -71,6 +61,8 @@ func unmatched(r *Request, cause semconv.Cause) []string {
 		return without(r.HistoryCalls, r.HistoryOutputs)
 	case semconv.CauseMissingCall:
 		return without(r.HistoryOutputs, r.HistoryCalls)
+	case semconv.CauseDuplicateCall:
+		return without(r.HistoryCalls, distinct(r.HistoryCalls))
 	default:
 		return nil
 	}

@@ -15,6 +15,7 @@ type ending struct {
 	upstream  Upstream
 	connected Fact          // whether a connection was made; No only in phase before_connection
 	history   semconv.Cause // what is wrong with the history that the provider refused; unset if nothing shows that
+	inFront   bool          // the error is that of a server in front of the provider
 }
 
 // answer is what arrived of an answer, as far as the class table asks.
@@ -49,6 +50,7 @@ func endingOf(r *Request) ending {
 		failed:    r.Failed,
 		upstream:  r.Upstream,
 		connected: NotObserved,
+		inFront:   r.Provider.Intermediary,
 	}
 	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.answerCutOff() {
 		e.provider = ProviderErrorKind(r.Status, r.Provider.Code)
@@ -163,7 +165,11 @@ func (e ending) classify() classification {
 		return classification{semconv.ClassHistoryBroken, e.history, semconv.OriginApplication}
 
 	case e.provider != semconv.ProviderErrorKindUnset || e.end == semconv.StreamEndHTTPError:
-		return e.upstream.providerFailure(e.provider)
+		c := e.upstream.providerFailure(e.provider)
+		if e.inFront && c.origin == semconv.OriginProvider {
+			c.origin = semconv.OriginGateway
+		}
+		return c
 
 	case e.transport == semconv.TransportCauseInvalidURL, e.transport == semconv.TransportCauseInvalidRequest:
 		return classification{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}

@@ -95,7 +95,7 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 		e.connection(r.Connection)
 	}
 	switch c.cause { // as many ids as the bound of an entry allows
-	case semconv.CauseMissingOutput:
+	case semconv.CauseMissingOutput, semconv.CauseDuplicateCall:
 		e.add(string(semconv.HistoryToolCallsKey), strings.Join(unmatched, ","))
 	case semconv.CauseMissingCall:
 		e.add(string(semconv.HistoryToolOutputsKey), strings.Join(unmatched, ","))

@@ -19,7 +19,7 @@ import (
 var table = map[string]struct{ causes, origins string }{
 	"watchdog_timeout":   {"connect first_progress idle total unknown", "watchdog"},
 	"local_abort":        {"user application shutdown deadline consumer_closed unknown", "local"},
-	"history_broken":     {"missing_output missing_call lost_state invalid_signature", "application"},
+	"history_broken":     {"missing_output missing_call duplicate_call lost_state invalid_signature", "application"},
 	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown unknown_end", "provider gateway"},
 	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused unknown", "transport"},
 	"stream_interrupted": {"write_failed closed_before_headers header_timeout body_truncated connection_reset h2_stream_reset h2_goaway connection_lost clean_eof unknown", "transport"},

@@ -152,6 +152,11 @@ type ProviderError struct {
 	Kind   semconv.ProviderErrorKind
 	Code   string // the provider's code or type, as [SanitizeCode] returns it
 	InBand bool   // it arrived inside a stream with status 200
+	// History is what the error says is wrong with the history; unset: nothing, or only its
+	// code says it.
+	History semconv.ProviderErrorHistory
+	// Intermediary: the error is that of a server in front of the provider.
+	Intermediary bool
 }
 
 // Connection is what is known about the connection on which a request was sent.

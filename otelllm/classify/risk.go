@@ -3,7 +3,6 @@ package classify
 import (
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -265,7 +264,7 @@ func (j *judge) effects(v *Verdicts) Effects {
 	}
 }
 
-// basisOf returns the basis of the verdict on a request. Unless a code says so, the status
+// basisOf returns the basis of the verdict on a request. Unless the error says so, the status
 // and the ids only suggest that the provider refused the request because of its history. An
 // answer that ends without a finish reason, and without anything in it, is empty by what is
 // missing alone.
@@ -273,7 +272,7 @@ func (j *judge) basisOf(r *Request, c classification) Basis {
 	if c.class == semconv.ClassEmptyCompletion && c.cause != semconv.CauseSwallowedError && r.Finish == FinishMissing {
 		return Inferred
 	}
-	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; c.class == semconv.ClassHistoryBroken && !coded {
+	if c.class == semconv.ClassHistoryBroken && r.Provider.saysHistory() == semconv.ProviderErrorHistoryUnset {
 		return min(r.Basis, Corroborated)
 	}
 	return r.Basis

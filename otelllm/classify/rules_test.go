@@ -655,6 +655,7 @@ func TestBrokenHistory(t *testing.T) {
 		"both":                         {invalid, 400, "", list("a"), list("b"), semconv.CauseMissingOutput},
 		"a call twice, an output once": {invalid, 400, "", list("a a"), list("a"), semconv.CauseMissingOutput},
 		"whole":                        {invalid, 400, "", list("a b"), list("b a"), 0},
+		"a call and its output twice":  {invalid, 400, "", list("a a"), list("a a"), semconv.CauseDuplicateCall},
 		"nothing in it":                {invalid, 400, "", list(""), list(""), 0},
 		"another status":               {invalid, 404, "", list("a"), list(""), 0},
 		"no status":                    {invalid, 0, "", list("a"), list(""), 0},
@@ -674,8 +675,17 @@ func TestBrokenHistory(t *testing.T) {
 		r := Request{Status: tt.status, Provider: ProviderError{Code: tt.code}, HistoryCalls: tt.calls, HistoryOutputs: tt.outputs}
 		assert.Equal(t, tt.want, r.brokenHistory(tt.kind), name)
 	}
-	for _, code := range []string{"", "400", "422", "ValidationException", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "invalid_request_error"} {
-		assert.True(t, generalCode(code), code)
+	for _, code := range []string{"", "400", "422", "ValidationException", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "invalid_request_error", "invalid_request_body", "unheard_of"} {
+		r := Request{Status: 400, Provider: ProviderError{Code: code}, HistoryCalls: list("a"), HistoryOutputs: list("")}
+		assert.Equal(t, semconv.CauseMissingOutput, r.brokenHistory(invalid), "an orphan outweighs a general code: %s", code)
+	}
+	for said, want := range map[semconv.ProviderErrorHistory]semconv.Cause{
+		semconv.ProviderErrorHistoryMissingOutput: semconv.CauseMissingOutput, semconv.ProviderErrorHistoryMissingCall: semconv.CauseMissingCall,
+		semconv.ProviderErrorHistoryDuplicateCall: semconv.CauseDuplicateCall, semconv.ProviderErrorHistoryLostState: semconv.CauseLostState,
+		semconv.ProviderErrorHistoryInvalidSignature: semconv.CauseInvalidSignature,
+	} {
+		r := Request{Status: 400, Provider: ProviderError{Code: "invalid_request_error", History: said}, HistoryCalls: list("a"), HistoryOutputs: list("a")}
+		assert.Equal(t, want, r.brokenHistory(invalid), "what the words say outweighs what the ids show")
 	}
 	assert.Equal(t, []string{"a"}, without([]string{"a", "a", "b"}, []string{"a", "b", "b"}), "each once")
 }

@@ -221,7 +221,7 @@ func TestAcceptance(t *testing.T) {
 		{
 			name: "15 overloaded in band after text", run: run(true, []Request{request(0, 1, func(r *Request) {
 				r.Ended, r.Phase, r.Text = semconv.StreamEndTerminalEvent, semconv.PhaseText, Counted(1)
-				r.Provider = ProviderError{semconv.ProviderErrorKindOverloaded, "overloaded_error", true}
+				r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, Code: "overloaded_error", InBand: true}
 			})}), outcome: "failed",
 			want:     "provider_error/overloaded@text user_confirmed_retry (visible_output)",
 			requests: []string{"provider_error/overloaded@text user_confirmed_retry (visible_output)"},
@@ -229,7 +229,7 @@ func TestAcceptance(t *testing.T) {
 		{
 			name: "15 the reader closes after the error", run: run(true, []Request{request(0, 1, func(r *Request) {
 				r.Ended, r.Phase = semconv.StreamEndConsumerClosed, semconv.PhaseResponseStarted
-				r.Provider = ProviderError{semconv.ProviderErrorKindServerError, "", true}
+				r.Provider = ProviderError{Kind: semconv.ProviderErrorKindServerError, InBand: true}
 			})}), outcome: "failed",
 			want:     "provider_error/server_error@response_started safe_auto_retry (no_output)",
 			requests: []string{"provider_error/server_error@response_started safe_auto_retry (no_output)"},

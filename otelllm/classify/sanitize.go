@@ -1,8 +1,7 @@
 package classify
 
 import (
-	"strings"
-
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 )
 
@@ -20,7 +19,4 @@ func SanitizeErrorType(name string) string { return redact.Type(name) }
 
 // KnownProviderCode reports whether [ProviderErrorKind] knows code as one of the
 // providers' codes and types, in any case.
-func KnownProviderCode(code string) bool {
-	_, ok := providerCodes[strings.ToLower(code)]
-	return ok
-}
+func KnownProviderCode(code string) bool { return catalogue.KnownName(code) }

@@ -78,7 +78,7 @@ func failureText(d *Diagnosis, k *risk) string {
 			return "The model's answer ended for a reason that is not known to be a good one"
 		}
 		if d.Origin == semconv.OriginGateway {
-			return withCause("A gateway in front of the model provider reported an error", cause)
+			return withCause("Something in front of the model provider, a gateway or a proxy, reported an error", cause)
 		}
 		return withCause(textProviderError, cause)
 	case semconv.ClassConnectionFailed:
@@ -170,6 +170,7 @@ var causeTexts = map[semconv.Cause]string{
 	semconv.CauseInvalidURL:            "invalid URL",
 	semconv.CauseMissingOutput:         "a tool call has no output",
 	semconv.CauseMissingCall:           "a tool output has no call",
+	semconv.CauseDuplicateCall:         "two tool calls have the same id",
 	semconv.CauseLostState:             "the provider no longer has the state that it refers to",
 	semconv.CauseInvalidSignature:      "a signature of the provider is missing or invalid",
 	semconv.CausePanic:                 "it panicked",

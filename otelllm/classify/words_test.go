@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -62,9 +63,9 @@ func TestProviderErrorKind(t *testing.T) {
 		{399, []string{"429"}, "rate_limited"},
 		{0, []string{"503"}, "overloaded"},
 		{0, []string{"429", "insufficient_quota"}, "quota_exhausted"},
-		{0, []string{strings.Repeat("x", maxCode+1), "insufficient_quota"}, "quota_exhausted"},
-		{0, []string{strings.Repeat("x", maxCode-6) + "PerDay"}, "quota_exhausted"},
-		{0, []string{strings.Repeat("x", maxCode-5) + "PerDay"}, "unknown"},
+		{0, []string{strings.Repeat("x", redact.MaxCode+1), "insufficient_quota"}, "quota_exhausted"},
+		{0, []string{strings.Repeat("x", redact.MaxCode-6) + "PerDay"}, "quota_exhausted"},
+		{0, []string{strings.Repeat("x", redact.MaxCode-5) + "PerDay"}, "unknown"},
 	} {
 		assert.Equal(t, c.want, ProviderErrorKind(c.status, c.codes...).String(), "%d %q", c.status, c.codes)
 	}

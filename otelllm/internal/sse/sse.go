@@ -34,9 +34,9 @@ type Sink interface {
 	// Comment is called for each comment line.
 	Comment()
 	// Stray is called for a line that begins with '{', as no field does: an error that a
-	// server wrote without framing. Such an object may span lines: the lines that
-	// follow, up to a blank line or a field, are passed in further calls, in which first
-	// is false. line is valid only during the call.
+	// server wrote without framing, or in a field of its own, error (llama.cpp). Such an
+	// object may span lines: the lines that follow, up to a blank line or a field, are
+	// passed in further calls, in which first is false. line is valid only during the call.
 	Stray(line []byte, first bool)
 	// Dropped reports that an event, or an object as in Stray, is not delivered: it is
 	// longer than the limit or, if tooLong is false, all streams together hold too much.
@@ -269,6 +269,9 @@ func (d *Decoder) take(line []byte) {
 	case 'e':
 		if v, ok := field(line, "event"); ok {
 			d.addName(v)
+		} else if v, ok = field(line, "error"); ok && len(v) > 0 && v[0] == '{' {
+			d.stray = true
+			d.sink.Stray(v, true)
 		}
 	case '{':
 		d.stray = true

@@ -173,6 +173,6 @@ func TestBedrockReadError(t *testing.T) {
 		h := http.Header{}
 		h.Set("X-Amzn-ErrorType", tt.header)
 		e := bedrockConverse{}.ReadError(400, []byte(tt.body))
-		assert.Equal(t, Error{Type: tt.want}, CompleteError(e, h.Get), tt.header)
+		assert.Equal(t, Error{Type: tt.want, Foreign: tt.want == ""}, CompleteError(e, h.Get), tt.header)
 	}
 }

@@ -80,8 +80,12 @@ func (r *chatReader) read(data []byte, ch *chatChunk) payloadKind {
 	if v != progress {
 		return v
 	}
-	if isError && !ch.fault.seen {
-		ch.fault, _ = faultOf(data) // vLLM's flat form
+	if (isError || aside) && !ch.fault.seen {
+		// vLLM's flat form, or an object that is no chunk and says that it is an error.
+		if f, _ := faultOf(data); isError || f.seen || f.known() {
+			f.seen = f.seen || aside
+			ch.fault = f
+		}
 	}
 	// A chunk without choices either is not part of the answer, or has the answer in an
 	// unknown place.

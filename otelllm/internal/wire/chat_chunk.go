@@ -75,6 +75,8 @@ func (ch *chatChunk) read(c *cursor) (isError, aside bool) {
 			ch.usage = readChatUsage(c)
 		case "error":
 			ch.fault.read(c)
+		case "base_resp":
+			ch.fault.readBase(c)
 		case "x_groq":
 			ch.readGroq(c)
 		case "object":

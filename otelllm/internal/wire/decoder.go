@@ -230,6 +230,12 @@ func (d *bodyDecoder) readDocument(data []byte) {
 		return
 	}
 	d.state.Events++
+	if st := d.state; st.Err == nil && !st.Complete && st.TextChunks+st.ReasoningChunks+st.ToolInputsStarted+st.ProviderToolsStarted == 0 {
+		// An object that has nothing of an answer may say that it is an error.
+		if f, _ := faultOf(data); f.seen || f.known() {
+			d.tally.fail(&f)
+		}
+	}
 	d.state.Terminal = true
 	if d.state.Complete {
 		d.state.Phase = semconv.PhaseStreamEnd
@@ -473,7 +479,7 @@ func (d *bodyDecoder) strayed() {
 	if !doc.closed || doc.dropped != notDropped {
 		return
 	}
-	if f, ok := faultOf(doc.bytes()); ok && f.seen {
+	if f, ok := faultOf(doc.bytes()); ok && (f.seen || f.known()) {
 		d.state.Events++
 		d.tally.fail(&f)
 		return

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 )
 
 // fault is the part of an error object that is read. Its slices point into the payload.
@@ -17,13 +17,33 @@ type fault struct {
 	eventID   []byte // of the Realtime API: the client's event that caused it
 	status    int
 	after     time.Duration
+
+	messages [maxMessages][]byte // what it says in words: searched in memory and never kept
+	said     uint8               // how many of them there are
+}
+
+// maxMessages bounds the texts of one error that are searched.
+const maxMessages = 4
+
+// say keeps a text of the error until [fault.asError].
+func (f *fault) say(text []byte) {
+	if len(text) == 0 || int(f.said) == maxMessages {
+		return
+	}
+	f.messages[f.said] = text
+	f.said++
+	if f.after == 0 {
+		f.after = hintedDelay(text)
+	}
 }
 
 // read reads the value of an `error` member: an object, or a text, which may not be
 // recorded. null, "" and {} are not an error.
 func (f *fault) read(c *cursor) {
 	if c.peek() != '{' {
-		f.seen = c.filled() || f.seen
+		text := c.str()
+		f.say(text)
+		f.seen = f.seen || len(text) > 0
 		return
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -40,20 +60,18 @@ func (f *fault) member(c *cursor, key []byte) {
 	case "code":
 		f.code = c.text()
 		f.setStatus(f.code)
-	case "status", "status_code", "statusCode", "http_status":
+	case "status", "status_code", "statusCode", "http_status", "http_code":
 		// A number, or a name in Google's errors (RESOURCE_EXHAUSTED).
 		status := c.text()
 		if !f.setStatus(status) && len(f.typ) == 0 {
 			f.typ = status
 		}
-	case "message":
-		if c.peek() != '"' {
-			c.skip()
-			return
-		}
-		if message, _, ok := c.rawString(); ok && f.after == 0 {
-			f.after = hintedDelay(message)
-		}
+	case "message", "msg", "detail", "title", "error_message", "error_description", "description":
+		f.words(c, 0)
+	case "innererror", "upstream_error", "errors": // Azure, relays, Google and Cloudflare
+		f.words(c, 0)
+	case "base_resp":
+		f.readBase(c)
 	case "event_id":
 		f.eventID = c.str()
 	case "retry_after", "retry_after_seconds":
@@ -77,11 +95,73 @@ func (f *fault) member(c *cursor, key []byte) {
 	}
 }
 
+// words reads a text about the error, or what has one: an object, or a list of them. The
+// names in it count if the error has no other.
+func (f *fault) words(c *cursor, depth int) {
+	switch {
+	case depth > maxWordsDepth:
+		c.skip()
+	case c.peek() == '"':
+		f.say(c.str())
+	case c.peek() == '[':
+		for ok := c.array(); ok; ok = c.element() {
+			f.words(c, depth+1)
+		}
+	case c.peek() == '{':
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "code", "reason":
+				if code := c.text(); len(f.code) == 0 {
+					f.code = code
+				}
+			case "type":
+				if typ := c.str(); len(f.typ) == 0 || string(f.typ) == "error" {
+					f.typ = typ
+				}
+			case "message", "msg", "detail", "error", "innererror":
+				f.words(c, depth+1)
+			default:
+				c.skip()
+			}
+		}
+	default:
+		c.skip()
+	}
+}
+
+// maxWordsDepth bounds how deep the texts of an error are nested.
+const maxWordsDepth = 4
+
+// readBase reads MiniMax's status of an answer, which comes with every answer: 0 is success.
+func (f *fault) readBase(c *cursor) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "status_code":
+			if n := c.number(); len(n) > 0 && string(n) != "0" {
+				f.seen = true
+				f.code = append([]byte("base_resp."), n...)
+			}
+		case "status_msg":
+			f.say(c.str())
+		default:
+			c.skip()
+		}
+	}
+}
+
 // detail reads additional data of an error: OpenRouter's metadata, or one of Google's
 // details, of which RetryInfo has the delay and ErrorInfo the meaning of the status.
 func (f *fault) detail(c *cursor) {
+	if c.peek() == '"' {
+		f.say(c.str())
+		return
+	}
 	if c.peek() != '{' {
-		c.skip() // a text about the error is not content
+		c.skip()
 		return
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -94,6 +174,12 @@ func (f *fault) detail(c *cursor) {
 			}
 		case "reason":
 			f.reason = c.str()
+		case "error_type":
+			if typ := c.str(); len(f.typ) == 0 {
+				f.typ = typ
+			}
+		case "raw", "limit_source", "detail": // of OpenRouter; raw is the provider's own error
+			f.words(c, 0)
 		case "violations":
 			for ok := c.array(); ok; ok = c.element() {
 				f.violation(c)
@@ -152,10 +238,29 @@ func (f *fault) setReset(b []byte) {
 // now is the time, which tests set.
 var now = time.Now
 
-// asError copies what was read.
+// asError copies what was read. Of the texts it keeps which phrases and which names of the
+// catalogue are in them.
 func (f *fault) asError() *Error {
-	return &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.after}
+	e := &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.after}
+	for _, text := range f.messages[:f.said] {
+		e.Phrases = catalogue.FindPhrases(e.Phrases, text)
+		if !general(e.Code) && !general(e.Type) {
+			continue
+		}
+		code, typ := catalogue.QuotedNames(text)
+		if general(e.Code) && code != "" {
+			e.Code = code
+		}
+		if general(e.Type) && typ != "" {
+			e.Type = typ
+		}
+	}
+	return e
 }
+
+// general reports whether a name says so little that one quoted in a message says more: it is
+// missing, or an HTTP status, or in the catalogue as the name of a family.
+func general(name string) bool { return name == "" || !catalogue.SpecificName(name) }
 
 // named returns the code, or its name if the code is only a status.
 func (f *fault) named() []byte {
@@ -170,11 +275,12 @@ func (f *fault) named() []byte {
 
 // fill sets the fields of e that are empty.
 func (f *fault) fill(e *Error) {
+	also := f.asError()
 	if e.Type == "" {
-		e.Type = bounded(f.typ)
+		e.Type = also.Type
 	}
 	if e.Code == "" {
-		e.Code = bounded(f.named())
+		e.Code = also.Code
 	}
 	if e.Status == 0 {
 		e.Status = f.status
@@ -182,6 +288,21 @@ func (f *fault) fill(e *Error) {
 	if e.RetryAfter == 0 {
 		e.RetryAfter = f.after
 	}
+	e.Phrases = e.Phrases.Join(also.Phrases)
+}
+
+// known reports whether an object is an error by what it says, although it does not have the
+// form of one: it has an error status, or a name or a phrase of the catalogue.
+func (f *fault) known() bool {
+	if f.status != 0 || catalogue.KnownName(string(f.typ)) || catalogue.KnownName(string(f.named())) {
+		return true
+	}
+	for _, text := range f.messages[:f.said] {
+		if len(catalogue.FindPhrases(nil, text)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // faultOf reads a document that may be an error in the form of any provider:
@@ -193,15 +314,20 @@ func (f *fault) fill(e *Error) {
 //	{"error":{"code":503,"status","details"}}    Google
 //	{"__type":"ThrottlingException","message"}   AWS
 //	{"error":"text"}                             Ollama, others
+//	{"code":"…","error":"text"}                  xAI
+//	{"base_resp":{"status_code":1008}}           MiniMax
+//	{"detail":"text"}, problem+json              gateways, FastAPI
 //
 // ok: the document is well-formed. Of a document that was cut, the readable part is
 // returned.
 func faultOf(data []byte) (f fault, ok bool) {
 	c := cursor{b: data}
 	var nested, flat fault
+	text := false
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "error":
+			text = c.peek() == '"'
 			nested.read(&c)
 		case "object":
 			flat.seen = string(c.str()) == "error" || flat.seen
@@ -229,6 +355,12 @@ func faultOf(data []byte) (f fault, ok bool) {
 	if nested.status == 0 {
 		nested.status = flat.status
 	}
+	if text { // the members beside it are those of the error
+		nested.typ, nested.code = flat.typ, flat.code
+	}
+	for _, said := range flat.messages[:flat.said] {
+		nested.say(said)
+	}
 	return nested, c.end()
 }
 
@@ -247,84 +379,36 @@ func shapeName(name []byte) []byte {
 // or a similar function.
 func CompleteError(e Error, header func(name string) string) Error {
 	if e.Type == "" {
-		if name := bounded(shapeName([]byte(header("x-amzn-errortype")))); classify.KnownProviderCode(name) {
-			e.Type = name
+		if name := bounded(shapeName([]byte(header("x-amzn-errortype")))); catalogue.KnownName(name) {
+			e.Type, e.Foreign = name, false
 		}
 	}
 	return e
 }
 
-// readError is ReadError for every protocol: they share the forms of errors.
+// readError is ReadError for every protocol: they share the forms of errors. A body that is
+// not a JSON object may be one in a list (Google), an event stream with an error, or a text
+// or a page, whose words count.
 func readError(body []byte) Error {
-	f, _ := faultOf(bytes.TrimPrefix(body, []byte(byteOrderMark)))
+	body = bytes.TrimPrefix(body, []byte(byteOrderMark))
+	f, _ := faultOf(body)
+	if start := bytes.TrimLeft(body, " \t\r\n"); len(start) > 0 && start[0] != '{' {
+		if i := bytes.IndexByte(body[:min(len(body), maxMessage)], '{'); i >= 0 && start[0] != '<' {
+			f, _ = faultOf(body[i:])
+		}
+		if f.said == 0 {
+			f.say(body)
+		}
+	}
 	// Under an error status every flat object is an error: gateways answer
 	// {"code":…,"message":…} and {"statusCode":…,"message":…}.
-	return *f.asError()
+	e := f.asError()
+	e.Foreign = !f.shaped()
+	return *e
 }
 
-const (
-	// maxAfter bounds the delay that a provider asks for.
-	maxAfter = 24 * time.Hour
-	// maxMessage bounds the part of a message that is searched for a delay, in bytes.
-	maxMessage = 4 << 10
-)
-
-// hintedDelay returns the delay that the message of a rate limit asks for: "Please try
-// again in 1m3.5s.", "Please retry after 20 seconds." There is no other field for it, and
-// an error inside a stream has no headers. 0: no delay was found.
-func hintedDelay(message []byte) time.Duration {
-	message = message[:min(len(message), maxMessage)]
-	for _, words := range [...]string{"ry again in ", "etry after ", "etry in "} {
-		if i := bytes.Index(message, []byte(words)); i >= 0 {
-			return readDelay(message[i+len(words):])
-		}
-	}
-	return 0
-}
-
-// readDelay reads a sequence of durations: 6m0s, 20ms, 1.5 seconds.
-func readDelay(b []byte) time.Duration {
-	var sum time.Duration
-	for {
-		n := 0
-		for n < len(b) && n < 12 && (b[n]-'0' <= 9 || b[n] == '.') {
-			n++
-		}
-		// The dot that ends a sentence is not part of the number.
-		value, err := strconv.ParseFloat(string(b[:n]), 64)
-		if err != nil {
-			return sum
-		}
-		b = bytes.TrimLeft(b[n:], " ")
-		word := 0
-		for word < len(b) && (b[word]|0x20)-'a' < 26 {
-			word++
-		}
-		unit, ok := units[string(b[:word])]
-		if !ok {
-			return sum
-		}
-		sum = min(sum+delay(value, unit), maxAfter)
-		b = b[word:]
-	}
-}
-
-// delay returns n units, bounded to 0 and maxAfter.
-func delay(n float64, unit time.Duration) time.Duration {
-	ns := n * float64(unit)
-	switch {
-	case !(ns > 0): // NaN as well
-		return 0
-	case ns > float64(maxAfter):
-		return maxAfter
-	default:
-		return time.Duration(ns)
-	}
-}
-
-var units = map[string]time.Duration{
-	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
-	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "hours": time.Hour,
+// shaped reports whether the error has the form of a provider's: an error object or text, or
+// a flat object with a code or a type. An address as type is that of problem+json.
+func (f *fault) shaped() bool {
+	return f.seen || len(f.named()) > 0 || len(f.typ) > 0 && !bytes.Contains(f.typ, []byte("://")) && !bytes.HasPrefix(f.typ, []byte("about:"))
 }

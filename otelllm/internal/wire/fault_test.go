@@ -15,15 +15,15 @@ func TestReadError(t *testing.T) {
 		name, body string
 		want       Error
 	}{
-		{"nothing", ``, Error{}},
-		{"text", `upstream connect error`, Error{}},
-		{"html", `<html>`, Error{}},
+		{"nothing", ``, Error{Foreign: true}},
+		{"text", `upstream connect error`, Error{Foreign: true}},
+		{"html", `<html>`, Error{Foreign: true}},
 		{"OpenAI", `{"error":{"message":"secret","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, Error{Type: "invalid_request_error", Code: "context_length_exceeded"}},
 		{"OpenAI, no code", `{"error":{"message":"secret","type":"server_error","param":null,"code":null}}`, Error{Type: "server_error"}},
 		{"OpenAI, rate limit", `{"error":{"message":"Rate limit reached for x in organization org-secret on tokens per min. Limit: 1. Please try again in 6m0s. Contact us","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, Error{Type: "tokens", Code: "rate_limit_exceeded", RetryAfter: 6 * time.Minute}},
 		{"Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`, Error{Type: "overloaded_error"}},
 		{"Azure", `{"error":{"code":"429","message":"Requests have exceeded the rate limit. Please retry after 20 seconds."}}`, Error{Code: "429", Status: 429, RetryAfter: 20 * time.Second}},
-		{"Azure's gateway", `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 20 seconds." }`, Error{Status: 429, RetryAfter: 20 * time.Second}},
+		{"Azure's gateway", `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 20 seconds." }`, Error{Status: 429, RetryAfter: 20 * time.Second, Foreign: true}},
 		{"Azure's content filter", `{"error":{"message":"x","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, Error{Code: "content_filter", Status: 400}},
 		{"vLLM", `{"object":"error","message":"x","type":"BadRequestError","param":null,"code":400}`, Error{Type: "BadRequestError", Code: "400", Status: 400}},
 		{"OpenRouter", `{"error":{"message":"x","code":429,"metadata":{"provider_name":"p","retry_after":1.5}},"user_id":"u"}`, Error{Code: "429", Status: 429, RetryAfter: 1500 * time.Millisecond}},

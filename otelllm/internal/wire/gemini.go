@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"cmp"
 	"strings"
 
@@ -37,11 +36,7 @@ var geminiDecoders decoders[geminiReader, *geminiReader]
 
 func (gemini) NewDecoder(ct string) Decoder { return geminiDecoders.get(ct, formArray) }
 
-// ReadError reads an error. It is inside an array if the answer would have been an array.
-func (gemini) ReadError(_ int, b []byte) Error {
-	b = bytes.TrimLeft(bytes.TrimPrefix(b, []byte(byteOrderMark)), " \t\r\n[")
-	return readError(b)
-}
+func (gemini) ReadError(_ int, b []byte) Error { return readError(b) }
 
 func (g gemini) ReadRequest(b []byte) (Request, error) {
 	req, contents, err := readGeminiRequest(b)

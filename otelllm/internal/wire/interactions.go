@@ -23,7 +23,7 @@ type geminiInteractions struct{ resumed string }
 func (geminiInteractions) Name() string                    { return "gemini_interactions" }
 func (geminiInteractions) Provider() string                { return "gcp.gemini" }
 func (geminiInteractions) Operation() string               { return "generate_content" }
-func (geminiInteractions) ReadError(_ int, b []byte) Error { return gemini{}.ReadError(0, b) }
+func (geminiInteractions) ReadError(_ int, b []byte) Error { return readError(b) }
 
 var interactionsDecoders decoders[interactionsReader, *interactionsReader]
 

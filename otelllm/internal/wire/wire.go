@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -174,4 +175,7 @@ type Error struct {
 	Type, Code string // as the provider wrote them, bounded, unsanitised
 	Status     int    // an HTTP status that the error itself contains, else 0
 	RetryAfter time.Duration
+	Phrases    catalogue.Phrases // of the catalogue, in its message
+	// Foreign: the body of an error response does not have the form of a provider's error.
+	Foreign bool
 }

@@ -1,0 +1,199 @@
+// Package catalogue knows what the errors and the finish reasons of model providers, and of
+// what stands in front of them, mean. The knowledge is data: errors.yaml and finish.yaml, from
+// which the tables of this package are generated. docs/reference/provider-errors.md lists it.
+//
+// The package is pure. It looks at codes, at a status and, with [FindPhrases], at the words of
+// a message; of a message it keeps nothing but which phrases of the catalogue are in it.
+package catalogue
+
+//go:generate go run ./internal/gen
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Error is what is known about one error.
+type Error struct {
+	// Status is that of the HTTP response. If it is below 400, the status that is named in
+	// the error itself counts: see Own and Names.
+	Status int
+	// Own is the HTTP status that the error itself names; 0: none.
+	Own int
+	// Names are the error's code, and after it its type and other names, as they were sent.
+	// An empty or very long one is ignored. A name that is an HTTP status in digits is read
+	// as Own.
+	Names []string
+	// Phrases are the phrases in its message.
+	Phrases Phrases
+}
+
+// Verdict is what an error means.
+type Verdict struct {
+	// Kind is never unset. It is unknown if nothing in the catalogue fits and there is no
+	// error status.
+	Kind semconv.ProviderErrorKind
+	// History is what is wrong with the history that was refused; unset: the error does not
+	// say that it is the history.
+	History semconv.ProviderErrorHistory
+	// Intermediary: the words are those of a server in front of the provider.
+	Intermediary bool
+	// By is what decided.
+	By Strength
+	// Key is what decided, as source.Entry.Key writes it; "": nothing did.
+	Key string
+}
+
+// Strength is what decides about an error. Of several the strongest one decides, of two that
+// are equal the first. This is the only place that says so:
+//
+//	a specific code > a phrase > a type, or a code that a phrase refines >
+//	a status that names a cause > a code or a type that names a family > any status
+type Strength uint8
+
+// The strengths, from the weakest on.
+const (
+	ByNothing  Strength = iota // no entry and no status
+	ByClass                    // the status is 4xx or 5xx and names no cause
+	ByFamily                   // a name of many errors, such as invalid_request_error
+	ByStatus                   // a status that names a cause, such as 429
+	ByType                     // a type, or a code that a phrase refines (yields: phrase)
+	ByPhrase                   // words of the message
+	BySpecific                 // a code that names the cause, such as insufficient_quota
+)
+
+// rule is the meaning of a name, a phrase or a status.
+type rule struct {
+	kind         semconv.ProviderErrorKind
+	history      semconv.ProviderErrorHistory
+	by           Strength // of a name in the place of a code
+	intermediary bool
+	status       int // if not 0, the rule holds for this status only
+}
+
+// maxName bounds a name that is looked up, in bytes: no name in the catalogue, or that may be
+// recorded, is longer.
+const maxName = 80
+
+// perDay is part of the names of Google's quotas of a day, such as
+// GenerateRequestsPerDayPerProjectPerModel: the status of such a quota is that of any limit.
+const perDay = "perday"
+
+// Decide returns what an error means.
+func Decide(e Error) Verdict {
+	own, best := e.Own, Verdict{}
+	take := func(r rule, by Strength, key string) {
+		if by > best.By {
+			best = Verdict{Kind: r.kind, History: r.history, Intermediary: best.Intermediary, By: by, Key: key}
+		}
+		best.Intermediary = best.Intermediary || r.intermediary
+	}
+	for _, name := range e.Names {
+		if s, ok := statusCode(name); ok && own == 0 {
+			own = s
+		}
+	}
+	status := e.Status
+	if status < 400 {
+		status = own
+	}
+	for i, name := range e.Names {
+		name = normalName(name)
+		r, ok := findName(name, status)
+		if !ok {
+			continue
+		}
+		by := r.by
+		if i > 0 && by == BySpecific {
+			by = ByType
+		}
+		take(r, by, nameKey(name, r.status))
+	}
+	for _, p := range e.Phrases {
+		if r := phrases[p]; r.status == 0 || r.status == status || status == 0 {
+			take(r.rule, ByPhrase, "phrase "+r.text)
+		}
+	}
+	if kind, ok := statuses[status]; ok {
+		take(rule{kind: kind}, ByStatus, statusKey(status))
+	}
+	switch {
+	case status >= 500:
+		take(rule{kind: semconv.ProviderErrorKindServerError}, ByClass, statusKey(status))
+	case status >= 400:
+		take(rule{kind: semconv.ProviderErrorKindInvalidRequest}, ByClass, statusKey(status))
+	case best.By == ByNothing:
+		best.Kind = semconv.ProviderErrorKindUnknown
+	}
+	return best
+}
+
+// KnownName reports whether a code or a type is in the catalogue, in any case of its letters.
+func KnownName(name string) bool { return len(names[normalName(name)]) > 0 }
+
+// SpecificName reports whether a code names a cause: no status and no words refine it.
+func SpecificName(name string) bool {
+	for _, r := range names[normalName(name)] {
+		if r.by == BySpecific {
+			return true
+		}
+	}
+	return false
+}
+
+// NamedHistory returns what a code says is wrong with a history; unset: nothing.
+func NamedHistory(code string) semconv.ProviderErrorHistory {
+	r, _ := findName(normalName(code), 0)
+	return r.history
+}
+
+// findName returns the rule of a name under a status. A rule that holds for one status only
+// counts for an error whose status is not known, too.
+func findName(name string, status int) (rule, bool) {
+	rules := names[name] // the one for any status is the last
+	for _, r := range rules {
+		if r.status == 0 || r.status == status {
+			return r, true
+		}
+	}
+	if len(rules) > 0 && status == 0 {
+		return rules[0], true
+	}
+	if strings.Contains(name, perDay) {
+		return rule{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}, true
+	}
+	return rule{}, false
+}
+
+// normalName returns a name as it is looked up; "": it is not.
+func normalName(name string) string {
+	if len(name) > maxName {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+// nameKey is the key of a rule for a name.
+func nameKey(name string, status int) string {
+	switch {
+	case len(names[name]) == 0:
+		return "name *" + perDay + "*"
+	case status != 0:
+		return "name " + name + " " + strconv.Itoa(status)
+	default:
+		return "name " + name
+	}
+}
+
+func statusKey(status int) string { return "status " + strconv.Itoa(status) }
+
+// statusCode parses a code that is an HTTP error status in digits.
+func statusCode(code string) (int, bool) {
+	if len(code) != 3 || (code[0] != '4' && code[0] != '5') {
+		return 0, false
+	}
+	n, err := strconv.Atoi(code)
+	return n, err == nil
+}

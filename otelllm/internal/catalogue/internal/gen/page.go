@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue/source"
+)
+
+const pageTop = `<!-- Generated from otelllm/internal/catalogue by make generate. Do not edit. -->
+
+# Errors of providers, and what they mean
+
+Whether an error passes within minutes or never is in its code, its words or its status. This page lists what this project
+knows: %d errors of %d providers and gateways, and %d finish reasons. Each entry has a source, and a test that reads a body of
+it. [CONTRIBUTING](../../CONTRIBUTING.md#how-to-add) says how to add one.
+
+What decides, in this order: a specific code; a phrase in the message; a type, or a code that a phrase refines; a status that names a
+cause; a code or a type that names a family of errors (` + "`invalid_request_error`" + `); any status. The message is searched in memory,
+its first 4 KiB; no part of it is recorded. A wait of more than 10 minutes, in a header, in the body or in the message, turns
+` + "`rate_limited`" + ` into ` + "`quota_exhausted`" + `. Who sends an error does not decide, because gateways pass on the errors of others.
+
+` + "`llm.provider_error.kind`" + ` has the kind. The kinds ` + "`rate_limited`, `overloaded`, `server_error` and `timeout`" + ` pass: whether the
+request may be repeated is then a question of what it had already done. For a refused history ` + "`llm.provider_error.history`" + ` says
+what is wrong with it. "In front" are errors of a server in front of the provider (` + "`llm.provider_error.intermediary`" + `).
+
+`
+
+// page returns the reference page.
+func page(entries []source.Entry, finishes []source.FinishReason) []byte {
+	by := map[string][]source.Entry{}
+	for _, e := range entries {
+		by[e.Provider] = append(by[e.Provider], e)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, pageTop, len(entries), len(by)-1, len(finishes))
+	for _, provider := range source.Providers {
+		list := by[provider]
+		if len(list) == 0 {
+			continue
+		}
+		slices.SortStableFunc(list, func(a, b source.Entry) int { return strings.Compare(a.ID, b.ID) })
+		title := provider
+		if provider == "any" {
+			title = "any provider or gateway"
+		}
+		fmt.Fprintf(&b, "## %s\n\n| status | code or type | words | kind | passes | source |\n|---|---|---|---|---|---|\n", title)
+		for i := range list {
+			b.WriteString(row(&list[i]))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("## Finish reasons\n\n| protocol | reason | means | source |\n|---|---|---|---|\n")
+	for _, f := range finishes {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.Protocol, code(f.Reason), strings.ReplaceAll(f.Means, "_", " "), link(f.Source))
+	}
+	return b.Bytes()
+}
+
+func row(e *source.Entry) string {
+	var statuses []string
+	if e.Status != 0 {
+		statuses = append(statuses, strconv.Itoa(e.Status))
+	}
+	if e.InBand || e.Status == 0 {
+		statuses = append(statuses, "in a 200")
+	}
+	var names []string
+	for _, name := range [...]string{e.Code, e.Type} {
+		if name != "" && !slices.Contains(names, code(name)) {
+			names = append(names, code(name))
+		}
+	}
+	kind := e.ProviderErrorKind().String()
+	if e.History != "" {
+		kind = "history: " + e.History
+	}
+	if e.Intermediary {
+		kind += ", in front"
+	}
+	passes := "no"
+	if e.Passes {
+		passes = "yes"
+	}
+	if e.Wait != "" {
+		passes += ", the wait is in the " + e.Wait
+	}
+	words := ""
+	if e.Phrase != "" {
+		words = code(e.Phrase)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", strings.Join(statuses, ", "), strings.Join(names, " "), words, kind, passes, link(e.Source))
+}
+
+// code returns s as code in a table.
+func code(s string) string {
+	if strings.Contains(s, "`") {
+		s = strings.ReplaceAll(s, "`", "'")
+	}
+	return "`" + strings.ReplaceAll(s, "|", `\|`) + "`"
+}
+
+// link returns a source as a link where it is an address, and as code elsewhere.
+func link(s string) string {
+	if strings.HasPrefix(s, "https://") && !strings.Contains(s, " ") {
+		return "<" + s + ">"
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "<", "&lt;")
+}
