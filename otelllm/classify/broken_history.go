@@ -22,7 +22,7 @@ func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 		// request left on the server.
 		return causeOf(said.String())
 	}
-	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || catalogue.SpecificName(r.Provider.Code) ||
+	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || catalogue.NamesCause(r.Provider.Code) ||
 		r.HistoryCalls == nil || r.HistoryOutputs == nil || len(r.HistoryCalls) >= MaxIDs || len(r.HistoryOutputs) >= MaxIDs {
 		return semconv.CauseUnset
 	}

@@ -81,6 +81,12 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 	if r.Provider.InBand {
 		e.add(string(semconv.ProviderErrorInBandKey), "true")
 	}
+	if r.Provider.History != semconv.ProviderErrorHistoryUnset {
+		e.add(string(semconv.ProviderErrorHistoryKey), r.Provider.History.String())
+	}
+	if r.Provider.Intermediary {
+		e.add(string(semconv.ProviderErrorIntermediaryKey), "true")
+	}
 	e.addAbort(r.Abort)
 	if r.silence() > 0 {
 		e.add(string(semconv.StreamLastProgressKey), strconv.FormatFloat(r.LastProgress.Seconds(), 'f', 3, 64))

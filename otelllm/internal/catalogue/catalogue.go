@@ -143,6 +143,16 @@ func SpecificName(name string) bool {
 	return false
 }
 
+// NamesCause reports whether a code names a cause and not only a family of errors.
+func NamesCause(name string) bool {
+	for _, r := range names[normalName(name)] {
+		if r.by > ByFamily {
+			return true
+		}
+	}
+	return false
+}
+
 // NamedHistory returns what a code says is wrong with a history; unset: nothing.
 func NamedHistory(code string) semconv.ProviderErrorHistory {
 	r, _ := findName(normalName(code), 0)

@@ -68,15 +68,15 @@ func Attempt(h http.Header) int {
 }
 
 // RetryAfter returns the wait that a response's headers ask for, within a day; 0: none.
-// Sources: RFC 9110, section 10.2.3 (seconds or a date), and retry-after-ms, which
-// OpenAI and Azure send and the SDKs prefer.
+// Sources: RFC 9110, section 10.2.3 (seconds or a date), retry-after-ms, which OpenAI and
+// Azure send and the SDKs prefer, and Anthropic's moments of a reset.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return clampAfter(ms * float64(time.Millisecond))
 	}
 	value := h.Get("Retry-After")
 	if value == "" {
-		return 0
+		return untilReset(h, now)
 	}
 	if s, err := strconv.ParseFloat(value, 64); err == nil {
 		return clampAfter(s * float64(time.Second))
@@ -90,6 +90,33 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		now = date
 	}
 	return clampAfter(float64(at.Sub(now)))
+}
+
+// limits are the rate limits of Anthropic that have a header for what is left, one for the
+// moment of the reset, and none for the wait.
+// https://docs.anthropic.com/en/api/rate-limits#response-headers
+var limits = [...]string{"Requests", "Tokens", "Input-Tokens", "Output-Tokens"}
+
+// untilReset returns the time until the last reset of the limits that are used up; 0: none is.
+func untilReset(h http.Header, now time.Time) (wait time.Duration) {
+	// Against the sender's own clock where it tells it: ours may be off.
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	for _, limit := range limits {
+		if h.Get("Anthropic-Ratelimit-"+limit+"-Remaining") != "0" {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, h.Get("Anthropic-Ratelimit-"+limit+"-Reset")); err == nil {
+			wait = max(wait, clampAfter(float64(at.Sub(now))))
+		}
+	}
+	if h.Get("Anthropic-Ratelimit-Unified-Status") == "rejected" { // of a plan
+		if s, err := strconv.ParseFloat(h.Get("Anthropic-Ratelimit-Unified-Reset"), 64); err == nil {
+			wait = max(wait, clampAfter(s*float64(time.Second)-float64(now.UnixNano())))
+		}
+	}
+	return wait
 }
 
 func clampAfter(ns float64) time.Duration {

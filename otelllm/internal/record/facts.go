@@ -4,20 +4,21 @@ import (
 	"strconv"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// applyError fills in an error that the provider reported.
-func applyError(f *spanfacts.Request, status int, e *wire.Error) {
-	if status < 400 {
-		status = e.Status
-	}
-	f.Provider.Kind = classify.ProviderErrorKind(status, e.Code, e.Type)
+// applyError fills in an error that the provider reported, and returns what it means. Status
+// is that of the response.
+func applyError(f *spanfacts.Request, status int, e *wire.Error) catalogue.Verdict {
+	v := catalogue.Decide(catalogue.Error{Status: status, Own: e.Status, Names: []string{e.Code, e.Type}, Phrases: e.Phrases})
+	f.Provider.Kind, f.Provider.History = v.Kind, v.History
 	f.Provider.Code = providerCode(e.Code, e.Type)
 	f.RetryAfter = e.RetryAfter
+	return v
 }
 
 // fillState fills in what the response said.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -293,5 +294,24 @@ func (resp *response) readError(f *spanfacts.Request) {
 	if r.retryAfter > 0 {
 		e.RetryAfter = r.retryAfter
 	}
-	applyError(f, f.Status, &e)
+	v := applyError(f, f.Status, &e)
+	f.Provider.Kind = kindByHeaders(v, r.header)
+	f.Provider.Intermediary = e.Foreign && (v.Intermediary || httpcall.Intermediary(f.Status, r.header, r.body))
+}
+
+// kindByHeaders corrects a kind by what only headers say: that a CDN wants a person, or that
+// the provider itself advises for or against another attempt, as the SDKs of OpenAI and
+// Anthropic read it (X-Should-Retry).
+func kindByHeaders(v catalogue.Verdict, header http.Header) semconv.ProviderErrorKind {
+	advice := header.Get("X-Should-Retry")
+	switch {
+	case httpcall.Challenged(header):
+		return semconv.ProviderErrorKindPermission
+	case advice == "false" && v.Kind == semconv.ProviderErrorKindRateLimited:
+		return semconv.ProviderErrorKindQuotaExhausted
+	case advice == "true" && v.By <= catalogue.ByFamily && v.Kind == semconv.ProviderErrorKindInvalidRequest:
+		return semconv.ProviderErrorKindRateLimited
+	default:
+		return v.Kind
+	}
 }

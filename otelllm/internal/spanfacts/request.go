@@ -189,6 +189,12 @@ func (r *Request) appendEnd(dst []attribute.KeyValue) []attribute.KeyValue {
 		dst = append(dst, semconv.ProviderErrorKindAttr(r.Provider.Kind), semconv.ProviderErrorInBand(r.Provider.InBand))
 	}
 	dst = appendString(dst, semconv.ProviderErrorCodeKey, r.Provider.Code)
+	if r.Provider.History != semconv.ProviderErrorHistoryUnset {
+		dst = append(dst, semconv.ProviderErrorHistoryAttr(r.Provider.History))
+	}
+	if r.Provider.Intermediary {
+		dst = append(dst, semconv.ProviderErrorIntermediary(true))
+	}
 	dst = appendSeconds(dst, semconv.RetryAfterKey, r.RetryAfter)
 	if r.Watchdog.Kind != semconv.WatchdogKindUnset {
 		dst = append(dst, semconv.WatchdogKindAttr(r.Watchdog.Kind))

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
@@ -80,7 +81,7 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.setAfter(c.text(), time.Millisecond)
 	case "resets_in_seconds": // of ChatGPT's plans, beside resets_at
 		f.setAfter(c.text(), time.Second)
-	case "resets_at":
+	case "resets_at", "reset_at", "reset_time":
 		f.setReset(c.text())
 	case "metadata", "details":
 		if c.peek() == '[' {
@@ -168,6 +169,14 @@ func (f *fault) detail(c *cursor) {
 		switch string(key) {
 		case "retry_after", "retry_after_seconds", "retry_after_ms":
 			f.member(c, key)
+		case "headers": // of the limit that was hit, as OpenRouter sends them
+			for name, ok := c.object(); ok; name, ok = c.key() {
+				if strings.EqualFold(string(name), "X-RateLimit-Reset") {
+					f.setReset(c.text())
+				} else {
+					c.skip()
+				}
+			}
 		case "retryDelay":
 			if after := readDelay(c.str()); after > 0 {
 				f.after = after
@@ -225,14 +234,11 @@ func (f *fault) setAfter(b []byte, unit time.Duration) {
 	}
 }
 
-// setReset sets the delay to the time until b, in seconds since 1970, unless a delay is
-// known.
+// setReset sets the delay to the time until the moment b, unless a delay is known.
 func (f *fault) setReset(b []byte) {
-	at, err := strconv.ParseFloat(string(b), 64)
-	if err != nil || f.after > 0 {
-		return
+	if f.after == 0 {
+		f.after = readMoment(b)
 	}
-	f.after = delay(at-float64(now().UnixMilli())/1000, time.Second)
 }
 
 // now is the time, which tests set.

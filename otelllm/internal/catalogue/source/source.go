@@ -231,7 +231,7 @@ func checkEntries(entries []Entry) error {
 		if other := keys[e.Key()]; other == nil {
 			keys[e.Key()] = e
 		} else if other.ProviderErrorKind() != e.ProviderErrorKind() || other.History != e.History || other.Yields != e.Yields ||
-			other.Intermediary != e.Intermediary || other.Exact != e.Exact {
+			e.Phrase != "" && other.Intermediary != e.Intermediary || other.Exact != e.Exact {
 			problem("the same %s means something else in %s", e.Key(), other.ID)
 		}
 	}

@@ -84,9 +84,12 @@ func Request(s *Span) classify.Request {
 			Code:  m.text(semconv.TransportCodeKey),
 		},
 		Provider: classify.ProviderError{
-			Kind:   enum(m, semconv.ProviderErrorKindKey, semconv.ParseProviderErrorKind),
-			Code:   m.text(semconv.ProviderErrorCodeKey),
-			InBand: m[semconv.ProviderErrorInBandKey].AsBool(),
+			Kind:    enum(m, semconv.ProviderErrorKindKey, semconv.ParseProviderErrorKind),
+			Code:    m.text(semconv.ProviderErrorCodeKey),
+			InBand:  m[semconv.ProviderErrorInBandKey].AsBool(),
+			History: enum(m, semconv.ProviderErrorHistoryKey, semconv.ParseProviderErrorHistory),
+
+			Intermediary: m[semconv.ProviderErrorIntermediaryKey].AsBool(),
 		},
 		Abort: m.abort(),
 		Watchdog: classify.Watchdog{

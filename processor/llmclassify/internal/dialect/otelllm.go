@@ -118,6 +118,10 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.Provider.Code = codeValue(v)
 		case string(semconv.ProviderErrorInBandKey):
 			r.Provider.InBand = boolean(v)
+		case string(semconv.ProviderErrorHistoryKey):
+			r.Provider.History = enum(v, semconv.ParseProviderErrorHistory)
+		case string(semconv.ProviderErrorIntermediaryKey):
+			r.Provider.Intermediary = boolean(v)
 		case string(semconv.AbortSourceKey):
 			r.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
 		case string(semconv.AbortReasonKey):

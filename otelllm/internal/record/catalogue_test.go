@@ -1,0 +1,104 @@
+package record
+
+import (
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue/source"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// TestEveryEntryIsReached reads a body of every entry of the catalogue as a response has it, and
+// requires that this entry decides.
+func TestEveryEntryIsReached(t *testing.T) {
+	entries, _, err := source.Load(filepath.Join("..", "catalogue"))
+	require.NoError(t, err)
+	require.Greater(t, len(entries), 300)
+	providers := map[string]bool{}
+	for i := range entries {
+		e := &entries[i]
+		providers[e.Provider] = true
+		if e.StatusCode() != 0 && !(e.Status == 0 && e.InBand) {
+			t.Run(e.ID, func(t *testing.T) { entryUnderStatus(t, e) })
+		}
+		if e.InBand || e.Status == 0 {
+			t.Run(e.ID+" in a stream", func(t *testing.T) { entryInStream(t, e) })
+		}
+	}
+	assert.Greater(t, len(providers), 25)
+}
+
+// entryUnderStatus reads the body of an error response.
+func entryUnderStatus(t *testing.T, e *source.Entry) {
+	header := http.Header{}
+	for name, value := range e.Headers {
+		header.Set(name, value)
+	}
+	for _, name := range [...]string{"openai_chat", "anthropic_messages", "openai_responses", "gemini"} {
+		resp := response{protocol: protocolNamed(t, name), errorResponse: &errorResponse{header: header, body: []byte(e.Body())}}
+		f := spanfacts.Request{}
+		f.Status = e.StatusCode()
+		resp.readError(&f)
+		read := wire.CompleteError(resp.protocol.ReadError(f.Status, resp.errorResponse.body), header.Get)
+		assertReached(t, e, decided(f.Status, &read), &f)
+		assert.Equal(t, e.Intermediary, f.Provider.Intermediary, "something in front of the provider")
+	}
+}
+
+// entryInStream reads the body as an event of a stream and as a document of the protocols that
+// may have it.
+func entryInStream(t *testing.T, e *source.Entry) {
+	reached := false
+	for _, name := range [...]string{
+		"openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "cohere_chat", "bedrock_converse", "gemini_interactions",
+	} {
+		for _, form := range [...]struct{ media, before, after string }{
+			{"text/event-stream", "data: ", "\n\n"}, {"text/event-stream", "", "\n\n"}, {"application/json", "", ""},
+		} {
+			d := protocolNamed(t, name).NewDecoder(form.media)
+			d.Write([]byte(form.before + e.Body() + form.after))
+			d.Close()
+			if d.State().Err == nil {
+				continue
+			}
+			if v := decided(http.StatusOK, d.State().Err); v.Key == e.Key() {
+				f := spanfacts.Request{}
+				applyError(&f, http.StatusOK, d.State().Err)
+				assertReached(t, e, v, &f)
+				reached = true
+			}
+			d.Release()
+		}
+	}
+	assert.True(t, reached, "%s: no protocol reads it in %s", e.Key(), e.Body())
+}
+
+func decided(status int, e *wire.Error) catalogue.Verdict {
+	return catalogue.Decide(catalogue.Error{Status: status, Own: e.Status, Names: []string{e.Code, e.Type}, Phrases: e.Phrases})
+}
+
+func assertReached(t *testing.T, e *source.Entry, v catalogue.Verdict, f *spanfacts.Request) {
+	t.Helper()
+	assert.Equal(t, e.Key(), v.Key, e.Body())
+	assert.Equal(t, e.ProviderErrorKind().String(), f.Provider.Kind.String(), e.Body())
+	history, _ := semconv.ParseProviderErrorHistory(e.History)
+	assert.Equal(t, history, f.Provider.History)
+	if e.Wait == "message" && e.Passes { // elsewhere it may be a moment, which has passed
+		assert.Greater(t, f.RetryAfter, time.Duration(0), "the wait in %s", e.Body())
+	}
+}
+
+func protocolNamed(t *testing.T, name string) wire.Protocol {
+	t.Helper()
+	p, ok := wire.ByName(name)
+	require.True(t, ok, name)
+	return p
+}
