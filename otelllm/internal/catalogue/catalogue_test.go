@@ -1,0 +1,157 @@
+package catalogue
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue/source"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// TestPrecedence: what decides, in the order of Strength.
+func TestPrecedence(t *testing.T) {
+	words := FindPhrases(nil, []byte("Insufficient balance (1008)"))
+	require.NotEmpty(t, words)
+	for _, tt := range []struct {
+		name string
+		e    Error
+		kind string
+		by   Strength
+	}{
+		{"a specific code over words", Error{Status: 429, Names: []string{"context_length_exceeded"}, Phrases: words}, "context_length_exceeded", BySpecific},
+		{"words over a code that they refine", Error{Status: 429, Names: []string{"rate_limit_exceeded"}, Phrases: words}, "quota_exhausted", ByPhrase},
+		{"words over a type", Error{Status: 429, Names: []string{"", "overloaded_error"}, Phrases: words}, "quota_exhausted", ByPhrase},
+		{"words over a status", Error{Status: 500, Phrases: words}, "quota_exhausted", ByPhrase},
+		{"a type over a status", Error{Status: 401, Names: []string{"", "overloaded_error"}}, "overloaded", ByType},
+		{"a status over a family", Error{Status: 429, Names: []string{"invalid_request_error"}}, "rate_limited", ByStatus},
+		{"a family over any status", Error{Status: 400, Names: []string{"", "server_error"}}, "server_error", ByFamily},
+		{"any status", Error{Status: 418}, "invalid_request", ByClass},
+		{"any other status", Error{Status: 555}, "server_error", ByClass},
+		{"nothing", Error{}, "unknown", ByNothing},
+		{"the status of the response over the error's own", Error{Status: 400, Own: 429}, "invalid_request", ByClass},
+		{"the error's own status in a 200", Error{Status: 200, Own: 429}, "rate_limited", ByStatus},
+		{"the first of two codes", Error{Names: []string{"insufficient_quota", "invalid_api_key"}}, "quota_exhausted", BySpecific},
+		{"a code of a day's quota", Error{Status: 429, Names: []string{"XPerDayY", "RESOURCE_EXHAUSTED"}}, "quota_exhausted", BySpecific},
+		{"a number under its status", Error{Status: 401, Names: []string{"1002"}}, "authentication", BySpecific},
+		{"the number under another status", Error{Status: 429, Names: []string{"1002"}}, "rate_limited", ByStatus},
+	} {
+		v := Decide(tt.e)
+		assert.Equal(t, tt.kind, v.Kind.String(), tt.name)
+		assert.Equal(t, tt.by, v.By, tt.name)
+	}
+}
+
+func TestFindPhrases(t *testing.T) {
+	assert.Empty(t, FindPhrases(nil, nil))
+	assert.Empty(t, FindPhrases(nil, []byte("all is well")))
+	once := FindPhrases(nil, []byte("the prompt is too long: 5 tokens"))
+	require.Len(t, once, 1)
+	for _, same := range []string{"PROMPT  is\n\ttoo long", `\"prompt is too long\"`, "x prompt is too long" + strings.Repeat("y", 10000)} {
+		assert.Equal(t, once, FindPhrases(nil, []byte(same)), same)
+	}
+	assert.Empty(t, FindPhrases(nil, []byte(strings.Repeat("y", MaxMessage)+"prompt is too long")), "beyond the bound")
+	assert.Equal(t, once, FindPhrases(once, []byte("prompt is too long")), "each once")
+
+	var all strings.Builder
+	for i := range phrases {
+		if i > 0 {
+			require.GreaterOrEqual(t, len(phrases[i-1].text), len(phrases[i].text), "the longest first")
+		}
+		if all.Len()+len(phrases[i].text) < MaxMessage {
+			all.WriteString(phrases[i].text + " ")
+		}
+	}
+	found := FindPhrases(nil, []byte(all.String()))
+	assert.Equal(t, Phrases{0, 1, 2, 3}, found, "the longest stay")
+	assert.Equal(t, found, once.Join(found))
+}
+
+func TestQuotedNames(t *testing.T) {
+	for message, want := range map[string][2]string{
+		"": {}, "no names": {}, `"code"`: {}, `"code":`: {}, `"code": "`: {}, `code: insufficient_quota`: {},
+		`x - {"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`:   {"insufficient_quota", "insufficient_quota"},
+		`Error code: 429 - {'error': {'code': 'insufficient_quota', 'type': None}}`: {"insufficient_quota", ""},
+		`{\"error\":{\"status\":\"RESOURCE_EXHAUSTED\",\"code\":429}}`:              {"", "resource_exhausted"},
+		`the user wrote "insufficient_quota": and "code": "my own word"`:            {},
+		`{"quotaId":"GenerateRequestsPerDayPerProject"}`:                            {"generaterequestsperdayperproject", ""},
+		`"code": "` + strings.Repeat("x", 200) + `", "type": "overloaded_error"`:    {"", "overloaded_error"},
+		strings.Repeat(`":`, MaxMessage):                                            {},
+	} {
+		code, typ := QuotedNames([]byte(message))
+		assert.Equal(t, want, [2]string{code, typ}, message)
+	}
+}
+
+// FuzzMessages: no message makes the search fail, and no name comes from it that the
+// catalogue does not know.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte(`{"error":{"code":"insufficient_quota","message":"prompt is too long"}}`))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if n := len(FindPhrases(nil, message)); n > MaxPhrases {
+			t.Fatal(n)
+		}
+		code, typ := QuotedNames(message)
+		if code != "" && !KnownName(code) && !strings.Contains(code, perDay) || typ != "" && !KnownName(typ) {
+			t.Fatal(code, typ)
+		}
+	})
+}
+
+func TestFinish(t *testing.T) {
+	_, reasons, err := source.Load(".")
+	require.NoError(t, err)
+	for _, r := range reasons {
+		if protocol := source.Protocols[r.Protocol]; protocol != "" {
+			m, known := Finish(protocol, r.Reason)
+			assert.True(t, known, r.ID)
+			assert.Equal(t, finishes[finishKey{protocol, strings.ToLower(r.Reason)}], m, r.ID)
+		}
+	}
+	for _, tt := range []struct {
+		protocol, reason string
+		want             Meaning
+	}{
+		{"openai_chat", "stop", FinishGood},
+		{"openai_chat", "STOP", FinishGood},
+		{"openai_chat", "network_error", FinishError},
+		{"openai_chat", "insufficient_system_resource", FinishOverloaded},
+		{"gemini", "MALFORMED_FUNCTION_CALL", FinishError},
+		{"openai_completions", "length", FinishMaxTokens}, // the same in all protocols
+		{"anthropic_messages", "pause_turn", FinishPaused},
+		{"ollama", "load", FinishNothingDue},
+		{"a new one", "end_turn", FinishGood},
+		{"openai_chat", "unheard_of", FinishUnknown},
+		{"openai_chat", strings.Repeat("x", 1000), FinishUnknown},
+		{"openai_chat", "", FinishUnknown},
+	} {
+		m, known := Finish(tt.protocol, tt.reason)
+		assert.Equal(t, tt.want, m, tt.reason)
+		assert.Equal(t, tt.want != FinishUnknown, known, tt.reason)
+	}
+}
+
+// TestEntriesAreTheTables: the generated tables have the rules of the files and no others.
+func TestEntriesAreTheTables(t *testing.T) {
+	entries, _, err := source.Load(filepath.Clean("."))
+	require.NoError(t, err)
+	keys := map[string]bool{}
+	for i := range entries {
+		keys[entries[i].Key()] = true
+	}
+	for name, rules := range names {
+		for _, r := range rules {
+			assert.True(t, keys[nameKey(name, r.status)], name)
+			assert.NotEqual(t, semconv.ProviderErrorKindUnset, r.kind, name)
+		}
+	}
+	for _, p := range phrases {
+		assert.True(t, keys["phrase "+p.text], p.text)
+	}
+	for status := range statuses {
+		assert.True(t, keys[statusKey(status)], status)
+	}
+}
