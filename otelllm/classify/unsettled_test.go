@@ -150,11 +150,11 @@ func TestHandedOver(t *testing.T) {
 
 // Finish reasons that are errors have no other meaning.
 func TestFailedFinish(t *testing.T) {
-	for _, reason := range []string{"MALFORMED_FUNCTION_CALL", "malformed_tool_use", "insufficient_system_resource"} {
+	for _, reason := range []string{"MALFORMED_FUNCTION_CALL", "malformed_tool_use", "insufficient_system_resource", "network_error", "abort", "NO_IMAGE"} {
 		assert.True(t, FailedFinish(reason), reason)
-		assert.False(t, KnownFinish(reason), reason)
+		assert.Equal(t, FinishOther, ParseFinish([]string{"stop", reason}), reason)
 	}
-	for reason := range finishes {
+	for _, reason := range []string{"stop", "length", "error", "unstated", "OTHER"} {
 		assert.False(t, FailedFinish(reason), reason)
 	}
 }

@@ -103,7 +103,7 @@ func TestParseFinish(t *testing.T) {
 		{[]string{"STOP"}, FinishStop},
 		{[]string{"end_turn"}, FinishStop},
 		{[]string{"something new"}, FinishOther},
-		{[]string{"something new", "stop"}, FinishStop},
+		{[]string{"something new", "stop"}, FinishOther},
 		{[]string{"load"}, FinishNothingDue},
 		{[]string{"queued"}, FinishWaiting},
 		{[]string{"tool_calls", "approval_required"}, FinishWaiting},

@@ -103,6 +103,10 @@ func Decide(e Error) Verdict {
 		name = normalName(name)
 		r, ok := findName(name, status)
 		if !ok {
+			// A finish reason may be the error.
+			if kind := FinishKind(name); kind != semconv.ProviderErrorKindUnset {
+				take(rule{kind: kind}, ByType, "finish "+name)
+			}
 			continue
 		}
 		by := r.by

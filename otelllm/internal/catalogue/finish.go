@@ -1,6 +1,10 @@
 package catalogue
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
 
 // Meaning is what a finish reason means.
 type Meaning uint8
@@ -38,6 +42,27 @@ func Finish(protocol, reason string) (meaning Meaning, known bool) {
 	}
 	m, ok := finishes[finishKey{"", reason}]
 	return m, ok
+}
+
+// FinishKind returns the kind of error that a finish reason is by itself; unset: it is none,
+// or says nothing, as other and error.
+func FinishKind(reason string) semconv.ProviderErrorKind {
+	switch strings.ToLower(reason) {
+	case "other", "error", "unknown", "interrupted", "finish_reason_unspecified":
+		return semconv.ProviderErrorKindUnset
+	}
+	switch meaning, _ := Finish("", reason); meaning {
+	case FinishError:
+		return semconv.ProviderErrorKindServerError
+	case FinishOverloaded:
+		return semconv.ProviderErrorKindOverloaded
+	case FinishTimeout:
+		return semconv.ProviderErrorKindTimeout
+	case FinishCancelled:
+		return semconv.ProviderErrorKindCancelled
+	default:
+		return semconv.ProviderErrorKindUnset
+	}
 }
 
 // finishKey is a finish reason in lower case, in one protocol; "": in any.

@@ -220,7 +220,7 @@ func (r *messagesReader) end() {
 	}
 	r.t.Terminal = true
 	reasons := r.t.FinishReasons
-	if len(reasons) == 0 || !cutsInput(reasons[0]) {
+	if len(reasons) == 0 || !cutsInput([]byte(reasons[0])) {
 		r.t.handOverAll()
 	}
 	if len(reasons) > 0 {

@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/otelllm/otelllm-go/otelllm/classify"
+import (
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
+)
 
 // finishRefusal is the finish reason of a refusal where the provider has none of its own.
 const finishRefusal = "refusal"
@@ -41,22 +44,12 @@ func isFailure(reason []byte) bool {
 
 // cutsInput reports whether an answer with this finish reason may end within the input of
 // a call.
-func cutsInput[T string | []byte](reason T) bool {
-	switch string(reason) {
-	case "length", "content_filter", "error": // OpenAI, OpenRouter
-		return true
-	case "model_length", "abort", "insufficient_system_resource": // Mistral, vLLM, DeepSeek
-		return true
-	case "max_tokens", "refusal", "model_context_window_exceeded": // Anthropic
-		return true
-	case "max_output_tokens": // OpenAI Responses
-		return true
-	case "content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use": // Bedrock
-		return true
-	case "MISSING_THOUGHT_SIGNATURE", "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
-		"RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII": // Gemini
-		return true
-	default:
+func cutsInput(reason []byte) bool {
+	switch means, known := catalogue.Finish("", string(reason)); means {
+	case catalogue.FinishGood, catalogue.FinishNothingDue, catalogue.FinishToolCalls, catalogue.FinishCompacted, catalogue.FinishPaused,
+		catalogue.FinishWaiting:
 		return false
+	default:
+		return known && string(reason) != "unknown"
 	}
 }

@@ -15,12 +15,12 @@ func TestReasons(t *testing.T) {
 		max_tokens refusal model_context_window_exceeded max_output_tokens
 		content_filtered guardrail_intervened malformed_model_output malformed_tool_use
 		MISSING_THOUGHT_SIGNATURE MAX_TOKENS MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS OTHER SAFETY
-		RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII`)
+		RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII MALFORMED_RESPONSE safety sensitive network_error NO_IMAGE`)
 	fails := strings.Fields(`error insufficient_system_resource MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS
-		MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE malformed_model_output malformed_tool_use`)
-	whole := strings.Fields(`stop STOP end_turn tool_use tool_calls function_call stop_sequence completed safety unknown`)
+		MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE malformed_model_output malformed_tool_use abort network_error NO_IMAGE`)
+	whole := strings.Fields(`stop STOP end_turn tool_use tool_calls function_call stop_sequence completed unknown`)
 	for _, reason := range slices.Concat(cuts, fails, whole, []string{""}) {
-		assert.Equal(t, slices.Contains(cuts, reason), cutsInput(reason), reason)
+		assert.Equal(t, slices.Contains(cuts, reason), cutsInput([]byte(reason)), reason)
 		assert.Equal(t, slices.Contains(fails, reason), isFailure([]byte(reason)), reason)
 	}
 }
