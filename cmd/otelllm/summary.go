@@ -30,7 +30,8 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 		fmt.Fprintln(w, "otelllm: "+what)
 		return
 	}
-	var runs, calls, tools, recovered, stopped, unclear int
+	var runs, calls, tools, recovered, stopped int
+	unclear := make(map[string]bool) // the ids of runs
 	var unwell, warned []*report.Record
 	for i := range records {
 		r := &records[i]
@@ -48,8 +49,8 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 		switch {
 		case outcome == semconv.RunOutcomeRecovered.String():
 			recovered++
-		case r.Kind == report.RecordRun && outcome == "" && well(r):
-			unclear++
+		case well(r) && r.Attributes[string(semconv.RunInferredKey)] == true && outcome == "":
+			unclear[text(r, semconv.RunIDKey)] = true // of the run that the model call belongs to, nothing is claimed
 		case succeeded && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
 			stopped++
 		case !well(r):
@@ -64,8 +65,8 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 	if len(unwell) > 0 {
 		said = append(said, did(len(unwell))+" not end well")
 	}
-	if unclear > 0 {
-		said = append(said, "it is not known how "+counted(unclear, "run")+" ended")
+	if n := len(unclear); n > 0 {
+		said = append(said, "it is not known how "+counted(n, "run")+" ended")
 	}
 	switch {
 	case len(said) > 0:

@@ -28,7 +28,7 @@ func TestSummary(t *testing.T) {
 
 	warned := verdict(report.RecordRun, "recovered", "")
 	warned.Attributes[string(semconv.RunWarningKey)] = "The retry did not know of pay, which may have run."
-	unclear := verdict(report.RecordRun, "", "")
+	unclear := report.Record{Kind: report.RecordRequest, Attributes: map[string]any{string(semconv.RunInferredKey): true, string(semconv.RunIDKey): "00f067aa0ba902b7"}}
 
 	for _, tt := range []struct {
 		name      string
@@ -45,8 +45,8 @@ func TestSummary(t *testing.T) {
   warning  The retry did not know of pay, which may have run.
 
 `},
-		{"unclear", []report.Record{well, unclear}, true, "otelllm: 2 runs, 4 model calls; it is not known how 1 run ended\n"},
-		{"unclear and failed", []report.Record{lone, unclear}, false, "otelllm: 1 run, 3 model calls; 1 did not end well; it is not known how 1 run ended\n  verdict  provider_error\n\n"},
+		{"unclear", []report.Record{well, unclear, unclear}, true, "otelllm: 1 run, 4 model calls; it is not known how 1 run ended\n"},
+		{"unclear and failed", []report.Record{lone, unclear}, false, "otelllm: 2 model calls; 1 did not end well; it is not known how 1 run ended\n  verdict  provider_error\n\n"},
 		{"stopped", []report.Record{well, stopped}, true, "otelllm: 2 runs, 4 model calls (1 stopped by the command); ok\n"},
 		{"interrupted", []report.Record{stopped}, false, "otelllm: 1 run, 2 model calls; 1 did not end well\n  verdict  aborted / local_abort\n\n"},
 		{"a call without a run", []report.Record{lone}, false, "otelllm: 1 model call; 1 did not end well\n  verdict  provider_error\n\n"},

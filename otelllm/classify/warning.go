@@ -37,7 +37,7 @@ func (j *judge) forgottenCalls() (ids, names []string) {
 	}
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
-		if s := j.states[i]; len(r.CallIDs) == 0 || s != stateFailed && s != stateAborted || !j.attemptedWithout(pos) {
+		if len(r.CallIDs) == 0 || !j.attemptedWithout(pos, j.states[i]) {
 			continue
 		}
 		for at, n := range j.index.numbersOf(pos, roleMade) {
@@ -52,8 +52,10 @@ func (j *judge) forgottenCalls() (ids, names []string) {
 }
 
 // attemptedWithout reports whether a later request continues the conversation of the one at a
-// position, and its history has no more calls than that one's.
-func (j *judge) attemptedWithout(pos int) bool {
+// position, which has this state, and its history has no more calls than that one's. After an
+// answer the history may have been rewritten: then only what is known to be a further attempt is
+// one.
+func (j *judge) attemptedWithout(pos int, s state) bool {
 	r := j.requestAt(int32(pos))
 	if !r.fullHistory() {
 		return false
@@ -61,6 +63,9 @@ func (j *judge) attemptedWithout(pos int) bool {
 	first := max(pos+1, j.firstFrom(r.End.Add(-clockGrain)))
 	for at := first; at < min(len(j.order), first+maxThreads); at++ {
 		later := j.requestAt(int32(at))
+		if s != stateFailed && s != stateAborted && later.Attempt <= r.Attempt {
+			continue
+		}
 		if later.fullHistory() && len(later.HistoryCalls) <= len(r.HistoryCalls) && j.sameThread(at, pos) {
 			return true
 		}

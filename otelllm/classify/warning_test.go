@@ -61,6 +61,10 @@ func TestForgottenCalls(t *testing.T) {
 			u.cutAfter([]string{"old"}, []string{"a"}, []string{"pay"})
 			u.add(FinishStop, nil, none, none)
 		}, nil, ""},
+		{"the same again after a whole answer", func(u *unreturnedRun) {
+			u.add(FinishToolCalls, []string{"a"}, none, none).CallNames = []string{"pay"}
+			u.add(FinishStop, nil, none, none).Attempt = 2
+		}, []string{"a"}, "The retry did not know of pay, which may have run."},
 		{"it was answered and summarized", func(u *unreturnedRun) {
 			u.add(FinishToolCalls, []string{"a"}, none, none)
 			u.add(FinishStop, nil, none, none)
