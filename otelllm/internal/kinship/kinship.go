@@ -17,12 +17,14 @@
 // began with the same words later, without ids that distinguish the two. A request that was
 // not recorded may have made any calls: what has its history and calls of no other agent is
 // taken for its next step. Within a session, the same request again after minStall, while
-// the first one is open, is taken for one that gave it up, although it may ask a second
-// time.
+// the first one is open, is taken for one that gave it up, and within [Config.Repeat] of a
+// whole answer for one that did not take it, although it may ask a second time.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
-//   - The agent changes its history or its instructions (a summary, the time), and its
-//     last answer had no calls, or calls whose ids are counted or absent.
+//   - The agent changes its history (a summary), and its last answer had no calls, or calls
+//     whose ids are counted or absent.
+//   - The agent changes its instructions or its protocol, no id of a session says who it is,
+//     and the last answer had no calls with random ids. The date and the time are no change.
 //   - It repeats a step that failed, with other outputs or without one, and no call has a
 //     random id.
 //   - Another conversation has the same words, and the ids do not distinguish the two.
@@ -286,6 +288,7 @@ type Request struct {
 	resumes   bool // it goes on with the stream of the request before it
 	rereads   bool // it reads a response once more that another request has read
 	returned  bool // a later request of the run has outputs of its calls
+	aside     bool // the run that it comes from goes on without it
 	known     bool // what is the same as it comes from the same client
 	gone      bool // it is not in the tracker any more
 	size      int32
@@ -300,6 +303,7 @@ type Request struct {
 	words   uint64 // [wire.TranscriptPoint.Words] of its history
 	voice   uint64 // [wire.Transcript.Voice]
 	offers  uint64 // [wire.Transcript.Offers]
+	answers int32  // how often the model had answered
 	began   int64  // in nanoseconds
 	live    func() Answer
 	answer  Answer

@@ -25,7 +25,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	if len(t.found) == 0 {
 		t.byOutputs(r, tr)
 	}
-	if len(t.found) == 0 {
+	if !slices.ContainsFunc(t.found, func(f reading) bool { return f.relation.Joins() }) {
 		t.byWords(r, tr, session)
 	}
 	t.preferOwnCalls(tr)
@@ -45,12 +45,12 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	}
 	r.Relation, r.Before = found[0].relation, before
 	switch {
+	case !run.over && r.isSummary(before, tr, from):
+		r.Relation, r.aside = Fork, true
 	case before.continued && !run.over && r.Relation.Joins() && run.last.isFailedStepOf(before) &&
-		t.ownCallFollows(before, tr, from):
+		(t.ownCallFollows(before, tr, from) || run.last.saysAgain(r)):
 		// The step again, with other outputs or without one.
 		r.Relation, r.Before = Again, run.last
-	case r.Relation == Step && r.isSummary(before, tr, from):
-		r.Relation = Fork
 	case r.Relation == Step && !run.over && before.undelivered():
 		// The outputs come after a further attempt without them.
 	case before.continued && !run.last.failedAfter(before):

@@ -2,6 +2,7 @@ package kinship
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -72,7 +73,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 		sender: kin(s.Client, s.Session), voice: tr.Voice, offers: tr.Offers, known: s.Session != 0 || t.config.Alone,
 	}
 	if end, ok := tr.Point(0); ok {
-		r.end, r.words = end.History^r.kin, end.Words
+		r.end, r.words, r.answers = end.History^r.kin, end.Words, int32(min(tr.Total.Answers, math.MaxInt32))
 	}
 	if tr.Previous != 0 && tr.Total.Answers == 0 {
 		r.tail = tr.Tail
@@ -117,8 +118,8 @@ func (t *Tracker) join(r *Request, session uint64) {
 		}
 		r.Run.conversation, r.Run.slot = c, -1
 	}
-	aside := before != nil && !r.Relation.Joins() && before.awaitsOutputs()
-	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 && !aside {
+	r.aside = r.aside || before != nil && !r.Relation.Joins() && before.awaitsOutputs()
+	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 && !r.aside {
 		t.finish(before.Run, t.why(before.Run)) // nothing more comes of it
 	}
 	if r.Relation == Again {
@@ -127,7 +128,7 @@ func (t *Tracker) join(r *Request, session uint64) {
 		}
 	}
 	if before != nil {
-		before.continued = before.continued || !aside
+		before.continued = before.continued || !r.aside
 		before.returned = before.returned || r.Relation == Step
 	}
 	run := r.Run
@@ -158,11 +159,13 @@ func (r *Request) awaitsOutputs() bool {
 	return !r.Run.over && r.Run.last == r && a.Result == Answered && (len(a.Calls) > 0 || a.Unnamed)
 }
 
-// spare returns the index of the oldest request that no run waits at, or -1.
+// spare returns the index of the oldest request that no run waits at, or else at which one only
+// waits for a repetition of its answer, or -1.
 func (c *Conversation) spare() int {
-	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool {
-		return q.Run.over || q.Run.last != q || q.Run.open == 0 && q.answer.finished()
-	})
+	if i := slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.answered() })
 }
 
 // conversationOf returns the conversation that a new run belongs to: the one that it

@@ -14,7 +14,7 @@ func (t *Tracker) byWords(r *Request, tr *wire.Transcript, session uint64) {
 		if q.Run.over || q.Run.last != q || q.words == 0 || q.answer.Result == Unobserved || !q.sameAgent(r) {
 			return
 		}
-		switch n, point := wordsOf(tr, q.words); {
+		switch n, point := q.placeIn(tr); {
 		case n < 0:
 		case n == 0:
 			if q.failedBy(r) {
@@ -31,20 +31,17 @@ func (t *Tracker) byWords(r *Request, tr *wire.Transcript, session uint64) {
 	})
 }
 
-// wordsOf returns the first place, as [wire.Transcript.Point] counts, with these words before it:
-// behind what a user or a tool said, and before an answer, if one follows. It returns -1 if there is
+// placeIn returns the place, as [wire.Transcript.Point] counts, up to which a history may be that of
+// r: the same was said before it, and the model had answered as often. It returns -1 if there is
 // none, or if more than one answer follows it.
-func wordsOf(tr *wire.Transcript, words uint64) (at int, place wire.TranscriptPoint) {
-	at = -1
+func (r *Request) placeIn(tr *wire.Transcript) (int, wire.TranscriptPoint) {
 	for n := 0; ; n++ {
 		point, ok := tr.Point(n)
-		switch {
-		case !ok || tr.Total.Answers > point.Before.Answers+1:
-			return at, place
-		case point.Words == words:
-			at, place = n, point
-		case at >= 0:
-			return at, place
+		if !ok || tr.Total.Answers > point.Before.Answers+1 {
+			return -1, point
+		}
+		if point.Words == r.words && point.Before.Answers == int(r.answers) {
+			return n, point
 		}
 	}
 }
@@ -82,18 +79,25 @@ func (r *Request) sameAgent(other *Request) bool {
 	return r.sender == other.sender && (r.voice == other.voice || r.offers == other.offers && r.offers != 0)
 }
 
-// isSummary reports whether r, which has the outputs of the calls of the request before it, asks
-// for something else than to go on with them: it offers no tools, unlike that, and has a message
-// besides. Such is a request for a summary.
+// isSummary reports whether r, which continues the request before it, asks for something else than
+// to go on: it offers no tools, unlike that, and has a message besides. Such is a request for a
+// summary.
 func (r *Request) isSummary(before *Request, tr *wire.Transcript, from wire.TranscriptCount) bool {
-	return before.tools != 0 && r.tools == 0 && tr.Total.Users > from.Users && !before.continued
+	return before.tools != 0 && r.tools == 0 && tr.Total.Users > from.Users && !before.Run.last.saysAgain(r)
 }
 
-// maxConversations bounds the conversations that are looked through for one that an agent without
-// ids of a session goes on with.
+// saysAgain reports whether later comes from the same client as r, and its users and tools say what
+// they say in r.
+func (r *Request) saysAgain(later *Request) bool {
+	return r != nil && later.known && r.words == later.words && r.words != 0 && r.sameAgent(later)
+}
+
+// maxConversations bounds the conversations that are looked through for one that a client goes on
+// with.
 const maxConversations = 8
 
-// eachOf calls f with the remembered requests of the client of r, which is known.
+// eachOf calls f with the requests of the client of r, which is known, as far as they are
+// remembered: those of its session, or of the conversations that were used last.
 func (t *Tracker) eachOf(r *Request, session uint64, f func(q *Request)) {
 	each := func(c *Conversation) {
 		for _, q := range c.requests[:c.n] {
@@ -102,15 +106,15 @@ func (t *Tracker) eachOf(r *Request, session uint64, f func(q *Request)) {
 			}
 		}
 	}
-	if session != 0 {
-		if c := t.sessions[session]; c != nil {
-			each(c)
-		}
-		return
+	own := t.sessions[session]
+	if own != nil {
+		each(own)
 	}
 	c := t.newest
 	for n := 0; c != nil && n < maxConversations; n++ {
-		each(c)
+		if c != own && c.session == session {
+			each(c)
+		}
 		c = c.older
 	}
 }
