@@ -618,10 +618,12 @@ func (m *transcriptMessage) member(c *cursor, key string) (hash uint64) {
 	case "execution":
 		m.execution = unquoted(value)
 	case "call_id", "tool_call_id", "tool_use_id", "toolUseId":
-		m.id, m.stem, m.rawID = idOf(value), stemOf(value), value
+		m.id, m.stem = idAndStem(value)
+		m.rawID = value
 	case "id":
-		if m.otherID = idOf(value); m.id == 0 {
-			m.stem, m.rawID = stemOf(value), value
+		id, stem := idAndStem(value)
+		if m.otherID = id; m.id == 0 {
+			m.stem, m.rawID = stem, value
 		}
 	case "is_error":
 		m.failed = m.failed || string(value) == "true"
@@ -641,13 +643,7 @@ func unquoted(value []byte) []byte {
 
 // idOf returns the hash of the id in a value; 0 for anything but a string. A response's
 // decoder records the same id by SafeID.
-func idOf(value []byte) uint64 {
-	if len(value) <= len(`""`) || value[0] != '"' {
-		return 0
-	}
-	c := cursor{b: value}
-	return TranscriptID(safeID(c.str()))
-}
+func idOf(value []byte) uint64 { return TranscriptID(idText(value)) }
 
 // readToolCalls reads the calls of an answer and returns their hash.
 func (m *transcriptMessage) readToolCalls(c *cursor, r *transcriptReader) (hash uint64) {
@@ -707,9 +703,10 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 	switch c.peek() {
 	case '"':
 		text := c.raw()
+		hash := hashBytes(text)
 		m.setText(text)
-		m.words.add(text, false)
-		return hashBytes(text)
+		m.words.add(text, hash)
+		return hash
 	case '{':
 	default:
 		return c.hash()
@@ -722,9 +719,10 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 		switch k := string(key); {
 		case k == "output" && c.peek() == '"':
 			text := c.raw()
+			hash := hashBytes(text)
 			m.setText(text)
-			m.words.add(text, false)
-			p.add(key, hashBytes(text))
+			m.words.add(text, hash)
+			p.add(key, hash)
 		case k == "error":
 			again := *c
 			m.failed = again.nonEmpty() || m.failed
@@ -734,7 +732,7 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 		}
 	}
 	m.setText(p.text)
-	m.words.add(p.text, false)
+	m.words.add(p.text, p.said)
 	return p.hash()
 }
 
@@ -749,6 +747,7 @@ func (m *transcriptMessage) setText(text []byte) {
 // text as a string.
 type textPart struct {
 	text   []byte
+	said   uint64 // the hash of text
 	typ    []byte // as it is written
 	sum    uint64 // hash of the members
 	others int    // members that make it more than a text
@@ -764,7 +763,8 @@ func (p *textPart) member(c *cursor, key []byte) bool {
 		p.sum += mix(hashBytes(key), hashBytes(p.typ))
 	case "text":
 		p.text = c.raw()
-		p.sum += mix(hashBytes(key), hashBytes(p.text))
+		p.said = hashBytes(p.text)
+		p.sum += mix(hashBytes(key), p.said)
 	default:
 		return false
 	}
@@ -788,7 +788,7 @@ func (p *textPart) plain() bool {
 
 func (p *textPart) hash() uint64 {
 	if p.plain() {
-		return hashBytes(p.text)
+		return p.said
 	}
 	return p.sum
 }
@@ -823,8 +823,9 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 	switch c.peek() {
 	case '"':
 		text := c.raw()
-		m.addText(text)
-		m.addPart(m.textHash(text))
+		hash := m.textHash(text)
+		m.addText(text, hash)
+		m.addPart(hash)
 		return
 	case '{':
 	default:
@@ -870,7 +871,10 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 		if bytes.HasPrefix(p.text, []byte(billing)) {
 			return
 		}
-		m.addText(p.text)
+		if m.calm {
+			p.said = calmHash(p.text)
+		}
+		m.addText(p.text, p.said)
 	}
 	switch string(p.typ) {
 	case `"tool_use"`:
@@ -882,17 +886,13 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 	m.words = part.words.append(m.words)
 	m.filled = m.filled || !p.plain()
 	m.setText(p.text)
-	if p.plain() {
-		m.addPart(m.textHash(p.text))
-	} else {
-		m.addPart(p.hash())
-	}
+	m.addPart(p.hash())
 }
 
-func (m *transcriptMessage) addText(text []byte) {
+func (m *transcriptMessage) addText(text []byte, hash uint64) {
 	m.filled = m.filled || len(text) > len(`""`)
 	m.setText(text)
-	m.words.add(text, m.calm)
+	m.words.add(text, hash)
 }
 
 func (m *transcriptMessage) addPart(hash uint64) {

@@ -16,16 +16,10 @@ type transcriptWords struct {
 // wordsBase is the base of the polynomial whose coefficients are the hashes of the texts.
 const wordsBase = 0x9e3779b97f4a7c15
 
-// add adds a text, as it is written. Calm: without dates and times.
-func (w *transcriptWords) add(text []byte, calm bool) {
+// add adds a text, as it is written, with its hash. An empty one changes nothing.
+func (w *transcriptWords) add(text []byte, hash uint64) {
 	if len(text) <= len(`""`) {
 		return
-	}
-	var hash uint64
-	if calm {
-		hash = calmHash(text)
-	} else {
-		hash = hashBytes(text)
 	}
 	w.hash = w.hash*wordsBase + (hash | 1)
 	w.n = max(w.n, 1) * wordsBase
@@ -143,13 +137,14 @@ func idText(value []byte) string {
 	return safeID(c.str())
 }
 
-// stemOf returns the hash of the stem of an id, as it is written; 0: it has none but itself.
-func stemOf(value []byte) uint64 {
+// idAndStem returns the hashes of an id, as it is written, and of its stem; 0: it has none but
+// itself.
+func idAndStem(value []byte) (hash, stem uint64) {
 	id := idText(value)
-	if stem := idStem(id); len(stem) < len(id) {
-		return TranscriptID(stem)
+	if s := idStem(id); len(s) < len(id) {
+		stem = TranscriptID(s)
 	}
-	return 0
+	return TranscriptID(id), stem
 }
 
 // idStem returns an id up to the end of its first part that looks random: agents append to the ids
