@@ -100,7 +100,7 @@ func ExampleInstrumentation_EndInferredRuns() {
 	// Output:
 	// chat gpt-5
 	// invoke_agent agent
-	//   llm.run.end idle
+	//   llm.run.end unclear
 }
 
 // Every request is recorded as it is, without the run that it may belong to.

@@ -413,7 +413,8 @@ func TestNothingInferredWithinARun(t *testing.T) {
 	assert.Empty(t, r.named("invoke_agent agent"))
 }
 
-// An agent that never sends the outputs is not known to be well.
+// An agent that never sends the outputs may have wanted the call alone, or wait for a person:
+// nothing is claimed of it.
 func TestInferredIdle(t *testing.T) {
 	const id = "call_0f9a8b7c6d5e4f30"
 	words := agentWords["messages"]
@@ -423,10 +424,8 @@ func TestInferredIdle(t *testing.T) {
 	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
 	_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))
 	require.NoError(t, err)
-	assert.Equal(t, "idle", r.runs(t, 1)[0].get(semconv.RunEndKey))
-	d := r.Diagnosis()
-	assert.Equal(t, semconv.RunOutcomeIncomplete, d.Outcome)
-	assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
+	assert.Equal(t, "unclear", r.runs(t, 1)[0].get(semconv.RunEndKey))
+	assert.Equal(t, classify.Diagnosis{}, r.Diagnosis())
 }
 
 // Shutdown ends the runs that wait.
@@ -453,7 +452,8 @@ func TestInferredLate(t *testing.T) {
 	words := agentWords["chat"]
 	r := newRecorder(t)
 	s := script{answers: []func(http.ResponseWriter){streamed(words.call(id)), streamed(words.text)}}
-	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+	with := inferring(r, time.Minute)
+	url, rt := s.start(t)+words.path, with.NewTransport(base(t))
 	for n := range 2 {
 		body := struct{ io.Reader }{strings.NewReader(words.body("fix it", n, id))}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
@@ -466,8 +466,11 @@ func TestInferredLate(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 	}
+	assert.Empty(t, r.named("invoke_agent codex_exec"), "the client may send the same again")
+	with.EndInferredRuns()
 	runs := r.named("invoke_agent codex_exec")
 	require.Len(t, runs, 1)
+	assert.Equal(t, "answer", runs[0].get(semconv.RunEndKey))
 	assert.Equal(t, "01a203c0-9208-7863-86fa-f6e890e736b3", runs[0].get("gen_ai.conversation.id"))
 	for _, q := range r.requests() {
 		assert.Equal(t, runs[0].SpanContext().SpanID().String(), q.get(semconv.RunIDKey))
@@ -542,7 +545,7 @@ func TestInferredAtAGateway(t *testing.T) {
 	const id = "01a203c0-9208-7863-86fa-f6e890e736b3"
 	words := agentWords["chat"]
 	r := newRecorder(t)
-	served := inferring(r, time.Minute).NewHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	served := inferring(r, time.Minute, WithInferredRuns(InferredRuns{RepeatWait: time.Millisecond})).NewHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		clear(req.Header)
 		_, _ = io.Copy(io.Discard, req.Body)
 		streamed(words.text)(w)

@@ -113,7 +113,8 @@ func TestInferredOutputs(t *testing.T) {
 		},
 		"one never comes, and the model answers": {
 			steps:   []step{{"klK", answer}},
-			missing: []string{lost}, outcome: semconv.RunOutcomeSucceeded,
+			missing: []string{lost}, outcome: semconv.RunOutcomeFailed,
+			class: semconv.ClassToolOutputLost, cause: semconv.CauseOmittedFromRetry,
 		},
 		"one never comes, and the provider refuses": {
 			steps:   []step{{"klK", refuse}},

@@ -74,7 +74,8 @@ func TestInferredRunIsSampledAsAWhole(t *testing.T) {
 	for _, header := range []string{"", "Session-Id"} {
 		r := newRecorder(t, sdktrace.WithSampler(&notSampled{from: 1, until: 2}))
 		s := script{}
-		url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+		with := inferring(r, time.Minute)
+		url, rt := s.start(t)+words.path, with.NewTransport(base(t))
 		send := func(agent string, n int, answer func(http.ResponseWriter)) {
 			s.mu.Lock()
 			s.answers = append(s.answers, answer)
@@ -96,6 +97,7 @@ func TestInferredRunIsSampledAsAWhole(t *testing.T) {
 		send("two", 1, streamed(words.call(id)))
 		send("two", 2, streamed(words.text))
 		send("three", 0, streamed(words.text))
+		with.EndInferredRuns()
 		for _, run := range r.runs(t, 2) {
 			assert.Equal(t, int64(1), run.get(semconv.RunRequestsKey))
 		}

@@ -228,8 +228,17 @@ type InferredRuns struct {
 	// OutputWait is how long a run whose last answer has tool calls waits for the request
 	// with their outputs; 30 minutes by default. It has to be longer than the tools and the
 	// people who approve them take. A request that comes later begins a run of its own, and
-	// the run that waited is incomplete.
+	// nothing is said of the run that waited, unless an output was lost.
 	OutputWait time.Duration
+	// RepeatWait is how long a run that has its answer waits for the same request again, which
+	// is a further attempt of a client that did not take the answer; 10 seconds by default. Only
+	// a run whose client is known to be the same waits: it sends an id of its conversation, or
+	// OneAgent is set.
+	RepeatWait time.Duration
+	// OneAgent declares that one agent makes all model calls. Its requests then need no id of a
+	// conversation to be found again after a change of the protocol, of the offered tools or of
+	// the instructions.
+	OneAgent bool
 }
 
 // WithInferredRuns sets how long inferred runs wait. [NewTransport] describes these runs.
@@ -238,12 +247,15 @@ type InferredRuns struct {
 func WithInferredRuns(r InferredRuns) Option {
 	return option(func(c *config) {
 		d := kinship.DefaultConfig()
-		c.limits.Settle, c.limits.Idle = d.Settle, d.Idle
+		c.limits.Settle, c.limits.Idle, c.limits.Repeat, c.limits.Alone = d.Settle, d.Idle, d.Repeat, r.OneAgent
 		if r.RetryWait > 0 {
 			c.limits.Settle = r.RetryWait
 		}
 		if r.OutputWait > 0 {
 			c.limits.Idle = r.OutputWait
+		}
+		if r.RepeatWait > 0 {
+			c.limits.Repeat = r.RepeatWait
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestStreamSpans(t *testing.T) {
 				"llm.stream.events": int64(8), "llm.stream.keepalives": int64(0), "llm.stream.bytes": int64(len(strings.Join(own["own/chat"].events, ""))),
 				"llm.stream.text_chunks": int64(1), "llm.stream.reasoning_chunks": int64(1),
 				"llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(1), "llm.stream.tool_calls": int64(1),
-				"llm.stream.tool_call_ids": []string{"call_1"}, "llm.stream.provider_tools_started": int64(0),
+				"llm.stream.tool_call_ids": []string{"call_1"}, "llm.stream.tool_call_names": []string{"read_file"}, "llm.stream.provider_tools_started": int64(0),
 			},
 			[]string{
 				"llm.request.written", "llm.response.started", "llm.stream.first_progress", "llm.stream.reasoning_started",
@@ -90,7 +90,7 @@ func TestStreamSpans(t *testing.T) {
 				"llm.stream.events": int64(9), "llm.stream.keepalives": int64(0), "llm.stream.bytes": int64(len(strings.Join(own["own/responses"].events, ""))),
 				"llm.stream.text_chunks": int64(0), "llm.stream.reasoning_chunks": int64(1),
 				"llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(1), "llm.stream.tool_calls": int64(1),
-				"llm.stream.tool_call_ids": []string{"call_3"}, "llm.stream.provider_tools_started": int64(0),
+				"llm.stream.tool_call_ids": []string{"call_3"}, "llm.stream.tool_call_names": []string{"read_file"}, "llm.stream.provider_tools_started": int64(0),
 			},
 			[]string{
 				"llm.request.written", "llm.response.started", "llm.stream.first_progress", "llm.stream.reasoning_started",
@@ -111,7 +111,7 @@ func TestStreamSpans(t *testing.T) {
 				"llm.stream.events": int64(12), "llm.stream.keepalives": int64(1), "llm.stream.bytes": int64(len(strings.Join(own["own/messages"].events, ""))),
 				"llm.stream.text_chunks": int64(1), "llm.stream.reasoning_chunks": int64(1),
 				"llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(1), "llm.stream.tool_calls": int64(1),
-				"llm.stream.tool_call_ids": []string{"toolu_1"}, "llm.stream.provider_tools_started": int64(0),
+				"llm.stream.tool_call_ids": []string{"toolu_1"}, "llm.stream.tool_call_names": []string{"read_file"}, "llm.stream.provider_tools_started": int64(0),
 			},
 			[]string{
 				"llm.request.written", "llm.response.started", "llm.stream.first_progress", "llm.stream.reasoning_started",

@@ -317,6 +317,15 @@ const (
 	// Type: enum [RunEnd]. Written by the client.
 	RunEndKey = attribute.Key("llm.run.end")
 
+	// RunPreviousKey is the key of "llm.run.previous". What became of the work
+	// that the same conversation did before this inferred run.
+	//
+	// Written where it is known. A repetition of the run begins with its first
+	// request.
+	//
+	// Type: enum [RunPrevious]. Written by the client.
+	RunPreviousKey = attribute.Key("llm.run.previous")
+
 	// RunLoopKey is the key of "llm.run.loop". How often in a row the run repeated
 	// a step without progress.
 	//
@@ -341,6 +350,27 @@ const (
 	//
 	// Type: string[]. Written by the processor.
 	RunTimelineKey = attribute.Key("llm.run.timeline")
+
+	// RunForgottenCallsKey is the key of "llm.run.forgotten_calls". Ids of
+	// complete tool calls that a later attempt and all that follows it do not
+	// know.
+	//
+	// A response handed the calls over and failed, and was requested again with a
+	// history that has neither the calls nor their outputs. Their tools may have
+	// run all the same. At most 64 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	RunForgottenCallsKey = attribute.Key("llm.run.forgotten_calls")
+
+	// RunWarningKey is the key of "llm.run.warning". What else to know about the
+	// run, in one or two plain sentences, whatever its outcome is.
+	//
+	// Fit to show to a user: fixed words and the names of tools. At most 512
+	// bytes. It stands where a tool may have had effects that the model did not
+	// learn about.
+	//
+	// Type: string. Written by the processor.
+	RunWarningKey = attribute.Key("llm.run.warning")
 
 	// RunRecoveredFailuresKey is the key of "llm.run.recovered_failures". How many
 	// failures a later attempt or the model recovered from.
@@ -444,6 +474,16 @@ const (
 	//
 	// Type: string[]. Written by the client.
 	StreamToolCallIDsKey = attribute.Key("llm.stream.tool_call_ids")
+
+	// StreamToolCallNamesKey is the key of "llm.stream.tool_call_names". Names of
+	// the tools that the calls in llm.stream.tool_call_ids are of, in the same
+	// order.
+	//
+	// As many as llm.stream.tool_call_ids has, at most 64 entries of at most 256
+	// bytes; empty where the name is not known.
+	//
+	// Type: string[]. Written by the client.
+	StreamToolCallNamesKey = attribute.Key("llm.stream.tool_call_names")
 
 	// StreamOpenToolCallIDsKey is the key of "llm.stream.open_tool_call_ids". Ids
 	// of the tool calls whose input began and was never completed.
@@ -611,6 +651,8 @@ const (
 	RunIDMaxBytes = 16
 	// RunTimelineMaxItems bounds "llm.run.timeline", in entries.
 	RunTimelineMaxItems = 24
+	// RunWarningMaxBytes bounds "llm.run.warning", in bytes.
+	RunWarningMaxBytes = 512
 )
 
 // AbortSourceAttr is the attribute "llm.abort.source". Which party on this side
@@ -834,6 +876,12 @@ func RunEndAttr(val RunEnd) attribute.KeyValue {
 	return RunEndKey.String(val.String())
 }
 
+// RunPreviousAttr is the attribute "llm.run.previous". What became of the work
+// that the same conversation did before this inferred run.
+func RunPreviousAttr(val RunPrevious) attribute.KeyValue {
+	return RunPreviousKey.String(val.String())
+}
+
 // RunLoop is the attribute "llm.run.loop". How often in a row the run repeated
 // a step without progress.
 func RunLoop(val int) attribute.KeyValue {
@@ -849,6 +897,18 @@ func RunOutcomeAttr(val RunOutcome) attribute.KeyValue {
 // line for each notable event, with seconds since its start.
 func RunTimeline(val ...string) attribute.KeyValue {
 	return RunTimelineKey.StringSlice(val)
+}
+
+// RunForgottenCalls is the attribute "llm.run.forgotten_calls". Ids of complete
+// tool calls that a later attempt and all that follows it do not know.
+func RunForgottenCalls(val ...string) attribute.KeyValue {
+	return RunForgottenCallsKey.StringSlice(val)
+}
+
+// RunWarning is the attribute "llm.run.warning". What else to know about the
+// run, in one or two plain sentences, whatever its outcome is.
+func RunWarning(val string) attribute.KeyValue {
+	return RunWarningKey.String(val)
 }
 
 // RunRecoveredFailures is the attribute "llm.run.recovered_failures". How many
@@ -934,6 +994,13 @@ func StreamToolCalls(val int) attribute.KeyValue {
 // tool calls whose input was complete, so that a client may have executed them.
 func StreamToolCallIDs(val ...string) attribute.KeyValue {
 	return StreamToolCallIDsKey.StringSlice(val)
+}
+
+// StreamToolCallNames is the attribute "llm.stream.tool_call_names". Names of
+// the tools that the calls in llm.stream.tool_call_ids are of, in the same
+// order.
+func StreamToolCallNames(val ...string) attribute.KeyValue {
+	return StreamToolCallNamesKey.StringSlice(val)
 }
 
 // StreamOpenToolCallIDs is the attribute "llm.stream.open_tool_call_ids". Ids

@@ -1685,11 +1685,12 @@ const (
 	// RunEndFailure is "failure". The last request failed or was stopped, and no
 	// further attempt came.
 	RunEndFailure
-	// RunEndIdle is "idle". What was due never came, the outputs of the last
-	// answer's calls or the end of an attempt after a failed one.
+	// RunEndIdle is "idle". What was due never came, such as the end of an attempt
+	// after a failed one.
 	RunEndIdle
-	// RunEndUnclear is "unclear". Later requests may have continued it. Nothing is
-	// claimed about the run.
+	// RunEndUnclear is "unclear". How it ended is not known: later requests may
+	// have continued it, or the outputs of its last calls never came. Nothing is
+	// claimed about the run unless an output was lost.
 	RunEndUnclear
 	// RunEndEvicted is "evicted". Too many conversations were open. Nothing is
 	// claimed about the run.
@@ -1747,6 +1748,61 @@ func RunEndValues() []RunEnd {
 		RunEndUnclear,
 		RunEndEvicted,
 		RunEndShutdown,
+	}
+}
+
+// RunPrevious is the value of "llm.run.previous": What became of the work that
+// the same conversation did before this inferred run. Its zero value,
+// RunPreviousUnset, stands for an attribute that is absent.
+type RunPrevious uint8
+
+// The values of [RunPrevious].
+const (
+	RunPreviousUnset RunPrevious = iota
+	// RunPreviousSettled is "settled". The run before it, to which the span has a
+	// link, ended with its answer. The calls in the history of the first request
+	// belong to what is settled.
+	RunPreviousSettled
+	// RunPreviousUnsettled is "unsettled". Tools ran, or may have run, in an
+	// earlier run of the conversation, and the history was rewritten since then.
+	// They may belong to the same task, and a repetition of the task would repeat
+	// them.
+	RunPreviousUnsettled
+)
+
+var runPreviousNames = [...]string{
+	"",
+	"settled",
+	"unsettled",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v RunPrevious) String() string {
+	if int(v) < len(runPreviousNames) {
+		return runPreviousNames[v]
+	}
+	return ""
+}
+
+// ParseRunPrevious finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseRunPrevious(s string) (RunPrevious, bool) {
+	switch s {
+	case "settled":
+		return RunPreviousSettled, true
+	case "unsettled":
+		return RunPreviousUnsettled, true
+	default:
+		return RunPreviousUnset, false
+	}
+}
+
+// RunPreviousValues are all values in their order, without RunPreviousUnset.
+func RunPreviousValues() []RunPrevious {
+	return []RunPrevious{
+		RunPreviousSettled,
+		RunPreviousUnsettled,
 	}
 }
 

@@ -52,6 +52,7 @@ var enums = map[string]enum{
 	"StreamEnd":         enumOf(semconv.StreamEndValues(), semconv.ParseStreamEnd),
 	"SummaryKey":        enumOf(semconv.SummaryKeyValues(), semconv.ParseSummaryKey),
 	"RunEnd":            enumOf(semconv.RunEndValues(), semconv.ParseRunEnd),
+	"RunPrevious":       enumOf(semconv.RunPreviousValues(), semconv.ParseRunPrevious),
 	"ToolEffect":        enumOf(semconv.ToolEffectValues(), semconv.ParseToolEffect),
 	"ToolObserved":      enumOf(semconv.ToolObservedValues(), semconv.ParseToolObserved),
 	"ToolOutcome":       enumOf(semconv.ToolOutcomeValues(), semconv.ParseToolOutcome),

@@ -207,6 +207,7 @@ type serveOptions struct {
 	upstreams []proxy.Upstream
 	sinks     []func(ptrace.Traces)
 	retry     bool
+	oneAgent  bool // makes all model calls
 	trust     bool
 	grace     time.Duration
 	log       *slog.Logger
@@ -222,7 +223,7 @@ func serve(ctx context.Context, ln net.Listener, o serveOptions) (*served, error
 	}
 	// The errors of OpenTelemetry quote addresses and answers, so they are not logged.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { o.log.Debug("OpenTelemetry reported an error") }))
-	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log, MaxSpans: o.maxSpans, Forgotten: o.forgotten})
+	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log, MaxSpans: o.maxSpans, Forgotten: o.forgotten, OneAgent: o.oneAgent})
 	if err != nil {
 		return nil, err
 	}

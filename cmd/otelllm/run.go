@@ -137,7 +137,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		service = ""
 	}
 	served, err := serve(ctx, ln, serveOptions{
-		service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log,
+		service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log, oneAgent: true,
 		maxSpans: o.maxSpans, forgotten: all.take,
 	})
 	if err != nil {

@@ -23,11 +23,16 @@ const maxSummaries = 10
 // more, such as the title of a conversation.
 func printSummary(w io.Writer, records []report.Record, dropped int, succeeded bool) {
 	if len(records) == 0 {
-		fmt.Fprintln(w, "otelllm: no model call went through the proxy")
+		what := "no model call went through the proxy"
+		if !succeeded {
+			what = "no model call went through the proxy before the command failed"
+		}
+		fmt.Fprintln(w, "otelllm: "+what)
 		return
 	}
 	var runs, calls, tools, recovered, stopped int
-	var unwell []*report.Record
+	unclear := make(map[string]bool) // the ids of runs
+	var unwell, warned []*report.Record
 	for i := range records {
 		r := &records[i]
 		if r.Kind == report.RecordRun {
@@ -37,9 +42,15 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 		} else {
 			calls++
 		}
+		outcome := text(r, semconv.RunOutcomeKey)
+		if text(r, semconv.RunWarningKey) != "" {
+			warned = append(warned, r)
+		}
 		switch {
-		case text(r, semconv.RunOutcomeKey) == semconv.RunOutcomeRecovered.String():
+		case outcome == semconv.RunOutcomeRecovered.String():
 			recovered++
+		case well(r) && r.Attributes[string(semconv.RunInferredKey)] == true && outcome == "":
+			unclear[text(r, semconv.RunIDKey)] = true // of the run that the model call belongs to, nothing is claimed
 		case succeeded && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
 			stopped++
 		case !well(r):
@@ -50,21 +61,42 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 	if stopped > 0 {
 		line += fmt.Sprintf(" (%d stopped by the command)", stopped)
 	}
-	switch {
-	case len(unwell) > 0:
-		fmt.Fprintf(w, "%s; %s not end well\n", line, did(len(unwell)))
-	case recovered > 0:
-		fmt.Fprintf(w, "%s; ok, recovered from failures on the way\n", line)
-	default:
-		fmt.Fprintf(w, "%s; ok\n", line)
+	var said []string
+	if len(unwell) > 0 {
+		said = append(said, did(len(unwell))+" not end well")
 	}
-	printUnwell(w, unwell)
+	if n := len(unclear); n > 0 {
+		said = append(said, "it is not known how "+counted(n, "run")+" ended")
+	}
+	switch {
+	case len(said) > 0:
+	case recovered > 0 && len(warned) > 0:
+		said = append(said, "recovered from failures on the way, with "+counted(len(warned), "warning"))
+	case len(warned) > 0:
+		said = append(said, counted(len(warned), "warning"))
+	case recovered > 0:
+		said = append(said, "ok, recovered from failures on the way")
+	default:
+		said = append(said, "ok")
+	}
+	fmt.Fprintf(w, "%s; %s\n", line, strings.Join(said, "; "))
+	printUnwell(w, append(unwell, wellButWarned(warned)...))
 	if dropped > 0 {
 		fmt.Fprintf(w, "  the oldest runs are not shown: there were more than are kept in memory\n")
 	}
 }
 
-// printUnwell describes runs that did not end well. Those of which the same is said are
+// wellButWarned returns those of the runs with a warning that ended well.
+func wellButWarned(warned []*report.Record) (list []*report.Record) {
+	for _, r := range warned {
+		if well(r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// printUnwell describes runs that did not end well, or that have a warning. Those of which the same is said are
 // described once.
 func printUnwell(w io.Writer, list []*report.Record) {
 	times := make(map[string]int)
@@ -101,7 +133,7 @@ func well(r *report.Record) bool {
 	}
 }
 
-// describe prints a run that did not end well.
+// describe prints a run that did not end well, or that has a warning.
 func describe(w io.Writer, r *report.Record) {
 	var verdict []string
 	for _, key := range []attribute.Key{semconv.RunOutcomeKey, semconv.FailureClassKey, semconv.FailureCauseKey} {
@@ -111,6 +143,7 @@ func describe(w io.Writer, r *report.Record) {
 	}
 	field(w, "verdict", strings.Join(verdict, " / "))
 	field(w, "what", text(r, semconv.FailureSummaryKey))
+	field(w, "warning", text(r, semconv.RunWarningKey))
 	field(w, "ran", strings.Join(ran(r), ", "))
 	field(w, "retry", retryWords[text(r, semconv.RetrySafetyKey)])
 }

@@ -26,6 +26,10 @@ func TestSummary(t *testing.T) {
 	failed.Attributes[string(semconv.RetrySafetyKey)] = "user_confirmed_retry"
 	failed.Tools = []report.Record{tool("write_file", "succeeded"), tool("shell", ""), tool("write_file", "succeeded")}
 
+	warned := verdict(report.RecordRun, "recovered", "")
+	warned.Attributes[string(semconv.RunWarningKey)] = "The retry did not know of pay, which may have run."
+	unclear := report.Record{Kind: report.RecordRequest, Attributes: map[string]any{string(semconv.RunInferredKey): true, string(semconv.RunIDKey): "00f067aa0ba902b7"}}
+
 	for _, tt := range []struct {
 		name      string
 		records   []report.Record
@@ -35,6 +39,14 @@ func TestSummary(t *testing.T) {
 		{"none", nil, true, "otelllm: no model call went through the proxy\n"},
 		{"well", []report.Record{well}, true, "otelllm: 1 run, 2 model calls; ok\n"},
 		{"recovered", []report.Record{well, recovered}, true, "otelllm: 2 runs, 4 model calls; ok, recovered from failures on the way\n"},
+		{"none, and the command failed", nil, false, "otelllm: no model call went through the proxy before the command failed\n"},
+		{"recovered with a warning", []report.Record{well, warned}, true, `otelllm: 2 runs, 4 model calls; recovered from failures on the way, with 1 warning
+  verdict  recovered
+  warning  The retry did not know of pay, which may have run.
+
+`},
+		{"unclear", []report.Record{well, unclear, unclear}, true, "otelllm: 1 run, 4 model calls; it is not known how 1 run ended\n"},
+		{"unclear and failed", []report.Record{lone, unclear}, false, "otelllm: 2 model calls; 1 did not end well; it is not known how 1 run ended\n  verdict  provider_error\n\n"},
 		{"stopped", []report.Record{well, stopped}, true, "otelllm: 2 runs, 4 model calls (1 stopped by the command); ok\n"},
 		{"interrupted", []report.Record{stopped}, false, "otelllm: 1 run, 2 model calls; 1 did not end well\n  verdict  aborted / local_abort\n\n"},
 		{"a call without a run", []report.Record{lone}, false, "otelllm: 1 model call; 1 did not end well\n  verdict  provider_error\n\n"},

@@ -30,7 +30,13 @@ type Diagnosis struct {
 
 	RecoveredFailures int      // runs only: failures that a later attempt or the model recovered from
 	MissingOutputs    []string // runs and requests: ids of calls whose output never reached the model
-	Timeline          []string // runs only: at most 24 lines
+	// ForgottenCalls are, for runs only, the ids of calls that a response handed over before it
+	// failed, and that no later request knows: their tools may have run.
+	ForgottenCalls []string
+	// Warning is, for runs only, what else to know about the run whatever its outcome is: one or
+	// two plain sentences, at most 512 bytes, fit to show to a user; "" for nothing.
+	Warning  string
+	Timeline []string // runs only: at most 24 lines
 }
 
 // Failed reports whether d describes a failure.

@@ -248,6 +248,7 @@ type Request struct {
 	Text, Reasoning                                   Count    // deltas
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // calls that the client executes
 	CallIDs                                           []string // complete calls, at most MaxIDs
+	CallNames                                         []string // the tools of CallIDs, in the same order; nil if not observed
 	OpenCallIDs                                       []string // calls whose input began and never completed, at most MaxIDs
 	ProviderTools                                     []string // provider-executed tools that the request offered, at most MaxIDs; nil if not observed
 	ToolInputsInvalid                                 Count    // calls whose input is not JSON at its end
@@ -293,9 +294,10 @@ type Tool struct {
 // known about the run itself.
 type Run struct {
 	Start, End time.Time
-	Ended      Fact           // Yes: the end of the run was observed. No: it is known never to come. NotObserved: the run is open, or has no span
-	EndedBy    semconv.RunEnd // by what an inferred run is over; unset: it is open, or the application declared it
-	Failed     Fact           // whether the run itself was marked as failed
+	Ended      Fact                // Yes: the end of the run was observed. No: it is known never to come. NotObserved: the run is open, or has no span
+	EndedBy    semconv.RunEnd      // by what an inferred run is over; unset: it is open, or the application declared it
+	Previous   semconv.RunPrevious // what the conversation did before an inferred run; unset: not known
+	Failed     Fact                // whether the run itself was marked as failed
 	ErrorType  string
 	Error      ErrorID
 	Abort      Abort

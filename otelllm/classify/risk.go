@@ -29,6 +29,7 @@ type risk struct {
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
 	failedTool          string        // the name of the tool that the verdict is about
 	handoff             bool          // that tool hands over to another agent
+	call                bool          // the verdict is about its call: whether it ran was not observed
 	limit               time.Duration // of the watchdog that fired; 0 if not observed
 	silence             time.Duration // before this side closed the stream, or gave up waiting for it; 0 if it is not worth mentioning
 	otherText           bool          // the request that the verdict on a run is about showed no text; another one did

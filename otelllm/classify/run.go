@@ -105,15 +105,20 @@ func JudgeInto(v *Verdicts, r *Run) {
 // inferred one.
 func (r *Run) endMissing() bool { return r.Ended == No || r.EndedBy == semconv.RunEndIdle }
 
+// endUnclear reports whether a request that is not known to be of the run may have continued it.
+func (r *Run) endUnclear() bool {
+	return r.EndedBy == semconv.RunEndUnclear || r.EndedBy == semconv.RunEndEvicted
+}
+
 // claimed reports whether anything can be said of the run. Nothing can of an inferred run
-// that may have gone on unnoticed, or of which requests are not here: they are in the
-// traces of their callers.
+// that may have gone on unnoticed, unless it lost an output before that, or of which requests
+// are not here: they are in the traces of their callers.
 func (j *judge) claimed() bool {
-	switch j.run.EndedBy {
-	case semconv.RunEndUnset:
+	switch {
+	case j.run.EndedBy == semconv.RunEndUnset:
 		return true
-	case semconv.RunEndUnclear, semconv.RunEndEvicted:
-		return false
+	case j.run.endUnclear():
+		return !j.run.Partial && !j.partsMissing() && len(j.addUnreturned(nil)) > 0
 	default:
 		return !j.partsMissing()
 	}
@@ -314,6 +319,9 @@ type primary struct {
 	abort   semconv.AbortSource
 	request *Request // the request that failed, or nil
 	tool    *Tool    // the tool that failed, or nil
+
+	call     bool   // the output of a call was lost that no recorded tool executed
+	callName string // the tool of that call, "" if it is not known
 }
 
 // diagnoseRun writes the diagnosis of the run to d.
@@ -326,6 +334,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		return
 	}
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
+	defer j.warn(d)
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(v, p.classification, p.basis, p.abort)
@@ -338,6 +347,9 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 			k.otherText = p.request.Text.N() == 0
 		case p.cause == semconv.CauseMissingEnd:
 			k.lastSeen = j.lastSeen()
+		}
+		if p.call {
+			k.failedTool, k.call = p.callName, true
 		}
 		outcome := OutcomeOf(p.class)
 		*d = p.diagnosis(p.phase, &k)
@@ -406,9 +418,10 @@ func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 //  4. a deliberate end of the run, or of one of its tools
 //  5. a tool that failed, and after which the run ended
 //  6. an output that never reached the model, if the run failed and no part of it is missing
-//  7. the run's own failure, under the same condition: a missing part might explain it
-//  8. a run without its end, or without parts that it announced
-//  9. a run that failed, or whose end was not recorded
+//  7. a call that no recorded tool executed, and whose output a later history lacks, if no part of the run is missing
+//  8. the run's own failure, under the same condition: a missing part might explain it
+//  9. a run without its end, or without parts that it announced
+//  10. a run that failed, or whose end was not recorded
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	incomplete, undelivered, failedTool, neverAnswered, abortedTool := -1, -1, -1, -1, -1 // tools
 	var undeliveredCause semconv.Cause
@@ -452,7 +465,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	}
 	ended, made := j.endedOn(missing)
 	recovered += made
+	known := len(missing)
 	missing = j.addUnreturned(missing)
+	unreturned := missing[known:]
 
 	run := j.run
 	tool := func(n int, c classification, phase semconv.Phase) primary {
@@ -465,6 +480,8 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		return p
 	}
 	switch {
+	case run.endUnclear():
+		p = lostCall(j.nameOfCall(missing[0])) // otherwise nothing is claimed
 	case incomplete >= 0:
 		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
 	case undelivered >= 0:
@@ -486,6 +503,8 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(failedTool, j.classifyTool(failedTool), semconv.PhaseToolExecution)
 	case neverAnswered >= 0 && run.Failed == Yes && j.allPartsPresent():
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
+	case len(unreturned) > 0 && !run.Partial && !j.partsMissing():
+		p = lostCall(j.nameOfCall(unreturned[0]))
 	case run.Failed == Yes && j.allPartsPresent():
 		p = primary{classification: classification{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
 	case run.endMissing():
@@ -503,10 +522,19 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort:
 		p.abort = run.Abort.Source
 	}
-	if OutcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
+	if OutcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset && !p.call {
 		missing = addIDs(missing, unanswered...)
 	}
 	return p, recovered, missing
+}
+
+// lostCall is the failure of a run whose requests show that an output did not come back, of a call
+// of this tool that no recorded tool executed.
+func lostCall(name string) primary {
+	return primary{
+		classification: classification{semconv.ClassToolOutputLost, semconv.CauseOmittedFromRetry, semconv.OriginApplication},
+		phase:          semconv.PhaseToolOutputDelivery, basis: Corroborated, call: true, callName: name,
+	}
 }
 
 // addIDs adds those of more that are not among ids, up to MaxIDs.

@@ -111,6 +111,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		}
 		return withCause(toolNamed("A", k.failedTool)+" failed", cause)
 	case semconv.ClassToolOutputLost:
+		if k.call {
+			return withCause("The model never got the output of its call of "+lowerFirst(toolNamed("A", k.failedTool)), cause)
+		}
 		return withCause("The output of "+lowerFirst(toolNamed("A", k.failedTool))+" never reached the model", cause)
 	case semconv.ClassApplicationError:
 		if cause != semconv.CauseRunError {

@@ -56,21 +56,35 @@ func (j *judge) addUnrecorded(k *risk) {
 	if u.unobserved {
 		k.missingOutput = NotObserved
 	}
+	if j.run.Previous == semconv.RunPreviousUnsettled {
+		k.start(semconv.ToolEffectUnknown, "")
+	}
 }
 
 // anyUnrecorded reports whether one of the ids in a list of the history of the request at a
 // position is of a call that no recorded tool executed. A list at its maximum length may
-// have been cut, so that it stands for more calls than it has ids.
+// have been cut, so that it stands for more calls than it has ids. What the run before settled
+// does not count.
 func (j *judge) anyUnrecorded(pos int, in role) bool {
 	list := j.index.numbersOf(pos, in)
+	settled := j.run.Previous == semconv.RunPreviousSettled
 	switch {
-	case len(list) == 0:
+	case len(list) == 0, settled && pos == 0:
 		return false
-	case len(list) >= MaxIDs:
+	case len(list) >= MaxIDs && !settled:
 		return true
 	}
 	j.look(pos)
-	return slices.ContainsFunc(list, func(n int32) bool { return j.times(n, in) > j.executedBy(n, pos) })
+	return slices.ContainsFunc(list, func(n int32) bool { return j.times(n, in) > j.settled(n, in)+j.executedBy(n, pos) })
+}
+
+// settled returns how often the history of the run's first request has a call in this role that
+// belongs to what the run before settled.
+func (j *judge) settled(n int32, in role) int32 {
+	if j.run.Previous != semconv.RunPreviousSettled {
+		return 0
+	}
+	return timesAt(j.index.uses(n, in), 0)
 }
 
 // executedBy returns how many tools account for a call in the history of the request at a
@@ -83,6 +97,9 @@ func (j *judge) executedBy(n int32, pos int) int32 {
 // unrecorded adds the ids in a history that show tools which are not recorded, as many as
 // the bound of an entry allows.
 func (e *evidence) unrecorded(j *judge) {
+	if j.run.Previous == semconv.RunPreviousUnsettled {
+		e.add(string(semconv.RunPreviousKey), j.run.Previous.String())
+	}
 	pos := j.unrecordedTools().first
 	if pos < 0 {
 		return
@@ -94,7 +111,7 @@ func (e *evidence) unrecorded(j *judge) {
 	r, list := j.requestAt(int32(pos)), j.index.numbersOf(pos, in)
 	var shown []string
 	for at, id := range r.idsOf(in) {
-		if len(list) >= MaxIDs || int32(countID(r.idsOf(in)[:at+1], id)) > j.executedBy(list[at], pos) {
+		if len(list) >= MaxIDs || int32(countID(r.idsOf(in)[:at+1], id)) > j.settled(list[at], in)+j.executedBy(list[at], pos) {
 			shown = append(shown, id)
 		}
 	}

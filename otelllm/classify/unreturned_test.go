@@ -37,16 +37,18 @@ func (u *unreturnedRun) run() *Run {
 	}
 }
 
+// numbered returns n ids.
+func numbered(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprint("old", i))
+	}
+	return list
+}
+
 // The calls of a run's own responses whose output does not come back are named. They are
 // not where the history may have been summarized or is not listed in full.
 func TestUnreturnedOutputs(t *testing.T) {
 	ids := func(list ...string) []string { return append([]string{}, list...) }
-	numbered := func(n int) (list []string) {
-		for i := range n {
-			list = append(list, fmt.Sprint("old", i))
-		}
-		return list
-	}
 	none := ids()
 	for _, tt := range []struct {
 		name string
@@ -147,14 +149,37 @@ func TestUnreturnedOutputs(t *testing.T) {
 			run := u.run()
 			d := Judge(run).Run
 			assert.Equal(t, tt.want, d.MissingOutputs)
-			assert.False(t, d.Failed(), "that it ran is not observed")
+			assertLost(t, &d, len(tt.want) > 0)
 
 			run.EndedBy, run.Failed, run.Ended = semconv.RunEndUnset, NotObserved, NotObserved
 			assert.Equal(t, tt.want, Judge(run).Run.MissingOutputs, "also while it goes on")
 			run.EndedBy = semconv.RunEndUnclear
-			assert.Empty(t, Judge(run).Run.MissingOutputs, "nothing is claimed of the run")
+			d = Judge(run).Run
+			assert.Equal(t, tt.want, d.MissingOutputs, "of a run whose end is unclear, this alone is claimed")
+			if len(tt.want) == 0 {
+				assert.Equal(t, semconv.RunOutcomeUnset, d.Outcome)
+			} else {
+				assertLost(t, &d, true)
+			}
+			run.AnnouncedRequests = Counted(len(run.Requests) + 1)
+			assert.Equal(t, semconv.RunOutcomeUnset, Judge(run).Run.Outcome, "what is not here may have the output")
 		})
 	}
+}
+
+// assertLost checks the verdict on a run whose requests show that an output did not come back.
+func assertLost(t *testing.T, d *Diagnosis, lost bool) {
+	t.Helper()
+	if !lost {
+		assert.False(t, d.Failed())
+		return
+	}
+	assert.Equal(t, semconv.RunOutcomeFailed, d.Outcome)
+	assert.Equal(t, semconv.ClassToolOutputLost, d.Class)
+	assert.Equal(t, semconv.CauseOmittedFromRetry, d.Cause)
+	assert.Equal(t, semconv.ConfidenceMedium, d.Confidence, "that it ran is not observed")
+	assert.Equal(t, UserConfirmedRetry, d.Retry.Safety)
+	assert.Contains(t, d.Summary, "The model never got the output of its call of a tool")
 }
 
 // A recorded tool decides by itself.

@@ -129,6 +129,7 @@ func (w *world) requests() (spans tracetest.SpanStubs) {
 }
 
 func (w *world) named(name string) tracetest.SpanStubs {
+	w.with.EndInferredRuns() // those that wait for the same request again
 	return tracetest.SpanStubsFromReadOnlySpans(w.Named(name))
 }
 

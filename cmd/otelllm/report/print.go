@@ -114,6 +114,7 @@ func (p *Printer) Detail(r Row) {
 	if len(v.MissingOutputs) > 0 {
 		p.field("lost", "the output of "+Printable(strings.Join(v.MissingOutputs, ", ")))
 	}
+	p.Field("warning", v.Warning)
 	for i := range r.Run.Served {
 		if s := &r.Run.Served[i]; s.Verdict.Failed() {
 			p.field("beneath", Printable(s.Service)+optional(", ", s.Name)+": "+s.Verdict.Class.String()+optional(" / ", s.Verdict.Cause.String()))

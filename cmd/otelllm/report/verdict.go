@@ -26,6 +26,8 @@ type Verdict struct {
 
 	Evidence, MissingEvidence []string
 	MissingOutputs            []string // ids of tool calls
+	ForgottenCalls            []string // runs only: ids of tool calls that a retry did not know
+	Warning                   string   // runs only: what else to know, whatever the outcome is
 	Recovered                 int      // runs only: number of failures that a retry repaired
 	Timeline                  []string // runs only
 	Trigger                   semconv.Trigger
@@ -56,6 +58,8 @@ func ReadVerdict(attrs pcommon.Map) Verdict {
 		Evidence:        r.list(semconv.FailureEvidenceKey),
 		MissingEvidence: r.list(semconv.FailureMissingEvidenceKey),
 		MissingOutputs:  r.list(semconv.HistoryMissingOutputsKey),
+		ForgottenCalls:  r.list(semconv.RunForgottenCallsKey),
+		Warning:         r.text(semconv.RunWarningKey),
 		Timeline:        r.list(semconv.RunTimelineKey),
 		Trigger:         enum(&r, semconv.ClassificationTriggerKey, semconv.ParseTrigger),
 		Ruleset:         r.text(semconv.ClassificationRulesetKey),

@@ -48,6 +48,15 @@ func (r *Run) Over() bool {
 	return r.facts.Ended == classify.Yes
 }
 
+// SetPrevious sets what became of what the conversation did before the run. It is called before
+// the first request of the run has ended.
+func (r *Run) SetPrevious(p semconv.RunPrevious) {
+	r.mu.Lock()
+	r.facts.Previous = p
+	r.mu.Unlock()
+	r.changed()
+}
+
 // InferredEnd is how an inferred run ended.
 type InferredEnd struct {
 	At time.Time

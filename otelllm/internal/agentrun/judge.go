@@ -17,7 +17,7 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	j, _ := r.judge()
 	d := j.diagnosis
 	d.Evidence, d.MissingEvidence = slices.Clone(d.Evidence), slices.Clone(d.MissingEvidence)
-	d.MissingOutputs, d.Timeline = slices.Clone(d.MissingOutputs), slices.Clone(d.Timeline)
+	d.MissingOutputs, d.ForgottenCalls, d.Timeline = slices.Clone(d.MissingOutputs), slices.Clone(d.ForgottenCalls), slices.Clone(d.Timeline)
 	return d
 }
 

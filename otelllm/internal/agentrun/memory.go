@@ -38,7 +38,7 @@ func (r *Run) measure() {
 	n := cap(r.requests) * requestBytes
 	for i := range r.requests {
 		q := &r.requests[i]
-		n += idsBytes(q.CallIDs) + idsBytes(q.OpenCallIDs) + idsBytes(q.ProviderTools) + idsBytes(q.ProviderToolTypes)
+		n += idsBytes(q.CallIDs) + idsBytes(q.CallNames) + idsBytes(q.OpenCallIDs) + idsBytes(q.ProviderTools) + idsBytes(q.ProviderToolTypes)
 	}
 	n += r.historyBytes
 	n += (len(r.past.owed) + len(r.past.strays)) * owedBytes

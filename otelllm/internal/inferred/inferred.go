@@ -5,26 +5,18 @@ package inferred
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
-	"hash/maphash"
 	"math/rand/v2"
-	"net/http"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
-	"go.opentelemetry.io/otel/attribute"
-	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
-	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
-	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -96,180 +88,14 @@ const (
 	runBytes          = int(unsafe.Sizeof(run{}) + unsafe.Sizeof(classify.Request{})) // with the facts of its last request
 )
 
-// Source begins requests in runs.
-type Source struct {
-	Runs   *Runs
-	Limits kinship.Config  // the same for all Sources of Runs
-	Run    agentrun.Config // of the runs, without the agent and the conversation
-}
-
-// Infers reports whether the requests under ctx belong to inferred runs: unless another
-// instrumentation's run is right above them, or their parent is not sampled. Then they will
-// hardly be, and reading their bodies would be in vain. Their caller knows whether they
-// belong to a declared run. A nil *Source infers none.
-func (s *Source) Infers(ctx context.Context) bool {
-	if s == nil {
-		return false
-	}
-	span := trace.SpanFromContext(ctx)
-	if sc := span.SpanContext(); sc.IsValid() && !sc.IsSampled() {
-		return false
-	}
-	return !isRun(span)
-}
-
-// isRun reports whether a span of this process is that of an agent's run, in the words of
-// the GenAI conventions, OpenInference or OpenLLMetry.
-func isRun(span trace.Span) bool {
-	s, ok := span.(interface{ Attributes() []attribute.KeyValue })
-	if !ok || !span.IsRecording() {
-		return false
-	}
-	for _, a := range s.Attributes() {
-		switch a.Key {
-		case otelsemconv.GenAIOperationNameKey:
-			return a.Value == otelsemconv.GenAIOperationNameInvokeAgent.Value
-		case "openinference.span.kind":
-			return a.Value.AsString() == "AGENT"
-		case "traceloop.span.kind":
-			return a.Value.AsString() == "agent" || a.Value.AsString() == "workflow"
-		}
-	}
-	return false
-}
-
-// Request is a request that belongs to an inferred run. A nil *Request belongs to none.
-type Request struct {
-	runs *Runs
-	kin  *kinship.Request
-	run  *run
-
-	// Attempt is its number among the attempts of one call, from 1.
-	Attempt int
-
-	live atomic.Pointer[agentrun.OpenRequest] // nil: it has not begun
-
-	ended bool // Runs.mu guards it
-}
-
-// Run returns the run that the request belongs to, or nil.
-func (q *Request) Run() *agentrun.Run {
-	if q == nil {
-		return nil
-	}
-	return q.run.Run
-}
-
-// Recorded reports whether the run is recorded and goes on. Otherwise the request has to be
-// dropped.
-func (q *Request) Recorded() bool {
-	return q != nil && q.run.Run != nil && q.run.Recording() && !q.run.Over()
-}
-
-// Context returns the context to start the request's span with: it is a child of the run's
-// span, unless the run has ended, or the caller has a span of its own and it is not the one
-// that the run's span is a child of. Ctx is the caller's.
-func (q *Request) Context(ctx context.Context) context.Context {
-	if q == nil || q.run.Run == nil || q.run.Over() {
-		return ctx
-	}
-	caller := trace.SpanContextFromContext(ctx)
-	if caller.IsValid() && !caller.Equal(q.run.parent) {
-		return ctx
-	}
-	return trace.ContextWithSpan(ctx, q.run.Span())
-}
-
-// Begin finds the run that a request with these headers belongs to, or opens one. Body
-// calls read with the request's body, if it can be read; it is not called if no run is
-// known and a new one would not be recorded: a process that records nothing pays nothing. Ctx is the caller's: the span of
-// a new run is a child of that in ctx.
-//
-// So a run may begin in its middle: where the sampler left out a request that came before
-// all that is known, as after the start of a process. That tools ran before it then shows in
-// its history alone. Later, what belongs to a run that is not recorded is not recorded
-// either, as far as kinship finds it.
-func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func(read func([]byte))) *Request {
-	return s.BeginWith(ctx, now, ReadHeaders(h), func(t *wire.Transcript) (ok bool) {
-		body(func(b []byte) { ok = t.Read(b) })
-		return ok
-	})
-}
-
-// BeginLater is Begin for a request whose body is read as it is sent: call what it returns
-// with the body. The headers are read at once. By then they may belong to the caller again,
-// who may change them.
-func (s *Source) BeginLater(ctx context.Context, now time.Time, h http.Header) func(body []byte) *Request {
-	c := ReadHeaders(h)
-	return func(body []byte) *Request {
-		return s.BeginWith(ctx, now, c, func(t *wire.Transcript) bool { return t.Read(body) })
-	}
-}
-
-// BeginWith is Begin for a client whose headers have been read. Read reads the transcript of
-// the request, as [wire.Transcript.Read] does.
-func (s *Source) BeginWith(ctx context.Context, now time.Time, c Client, read func(*wire.Transcript) bool) *Request {
-	r := s.Runs
-	q := &Request{runs: r}
-	done := false
-	defer func() {
-		if !done { // the application's SDK panicked
-			q.Drop(now)
-		}
-	}()
-	if !r.known.Load() {
-		q.run = &run{}
-		q.run.start.Do(func() { q.run.open(ctx, now, s, &c, cmp.Or(c.conversationID, newID()), trace.SpanContext{}) })
-		if !q.Recorded() {
-			done = true
-			return q
-		}
-		r.known.Store(true)
-	}
-	tr := transcripts.Get().(*wire.Transcript) //nolint:forcetypeassert // the pool holds nothing else
-	defer transcripts.Put(tr)
-	if !read(tr) {
-		*tr = wire.Transcript{}
-	}
-	c.sent.Transcript = tr
-	c.sent.Client += recordedBy(ctx, s.Run.TracerProvider)
-	if sc := trace.SpanContextFromContext(ctx); sc.IsRemote() {
-		id := sc.TraceID()
-		c.sent.Trace = binary.LittleEndian.Uint64(id[8:])
-	}
-	begun, over := r.add(now, s.Limits, &c, q)
-	q.run.start.Do(func() { r.start(ctx, now, s, &c, begun.Run) })
-	end(over)
-	if q.Recorded() {
-		for _, o := range observed(&begun, now) {
-			q.run.Observe(o) //nolint:contextcheck // the span is the run's child, not the caller's
-		}
-	}
-	q.Attempt = begun.Attempt
-	done = true
-	return q
-}
-
-var providerSeed = maphash.MakeSeed()
-
-// recordedBy returns a hash of the provider of a run's span. Spans of two providers do not
-// belong to one run: a trace would have a part of it.
-func recordedBy(ctx context.Context, given trace.TracerProvider) uint64 {
-	p := telemetry.Provider(ctx, given)
-	if !reflect.ValueOf(p).Comparable() {
-		return 0
-	}
-	return maphash.Comparable(providerSeed, p)
-}
-
-var transcripts = sync.Pool{New: func() any { return new(wire.Transcript) }}
-
 // begun is a request that was added, with what it shows of the calls before it.
 type begun struct {
 	*kinship.Request
 
-	calls []kinship.Observed
-	from  time.Time // when the answer with the calls ended; zero: it is still being read
+	calls    []kinship.Observed
+	madeUp   []kinship.Call
+	previous kinship.Previous
+	from     time.Time // when the answer with the calls ended; zero: it is still being read
 }
 
 // add adds a request to the tracker.
@@ -281,7 +107,7 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 		r.tracker = kinship.NewTracker(limits)
 	}
 	k := r.tracker.Begin(now, c.sent, q.soFar)
-	b = begun{Request: k.Request, calls: k.Observed}
+	b = begun{Request: k.Request, calls: k.Observed, madeUp: k.MadeUp, previous: k.Previous}
 	if k.Before != nil {
 		_, b.from = k.Before.Answer()
 	}
@@ -316,7 +142,8 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 }
 
 // observed returns the executions that a request shows. A call without an output is not one.
-// If the output never comes, the histories on the requests' spans show that.
+// If the output never comes, the histories on the requests' spans show that. Outputs that the
+// agent made up are shown as interruptions.
 func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 	from := b.from
 	if from.IsZero() {
@@ -336,7 +163,16 @@ func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 		}
 		list = append(list, agentrun.Observed{CallID: call.ID, Name: call.Name, From: from, To: now, Outcome: outcome})
 	}
+	for _, call := range b.madeUp {
+		list = append(list, agentrun.Observed{CallID: call.ID, Name: call.Name, From: now, To: now, Outcome: semconv.ToolOutcomeInterrupted})
+	}
 	return list
+}
+
+var previousOf = [...]semconv.RunPrevious{
+	kinship.Unknown:   semconv.RunPreviousUnset,
+	kinship.Settled:   semconv.RunPreviousSettled,
+	kinship.Unsettled: semconv.RunPreviousUnsettled,
 }
 
 // start starts a run.
@@ -379,236 +215,4 @@ func newID() string {
 		id[i] = byte(n >> (8 * i))
 	}
 	return hex.EncodeToString(id[:])
-}
-
-// Follow takes the request once it has begun, to see how far it has come.
-func (q *Request) Follow(open agentrun.OpenRequest) {
-	if q != nil {
-		q.live.Store(&open)
-	}
-}
-
-// soFar returns how the request would end now.
-func (q *Request) soFar() kinship.Answer {
-	open := q.live.Load()
-	if open == nil {
-		return kinship.Answer{}
-	}
-	facts, ended := (*open).Snapshot(time.Now())
-	if !ended {
-		facts = (*open).SoFar()
-		if facts.Open && facts.Status < 400 {
-			return kinship.Answer{}
-		}
-	}
-	calls := make([]wire.Call, 0, len(facts.CallIDs))
-	for _, id := range facts.CallIDs {
-		calls = append(calls, wire.Call{ID: id, Completed: true})
-	}
-	return answerOf(&facts, calls, "")
-}
-
-// Ended takes the facts of the request once they are final, and the calls of its response.
-func (q *Request) Ended(f *spanfacts.Request, calls []wire.Call) {
-	if q == nil {
-		return
-	}
-	answer := answerOf(&f.Request, calls, f.ResponseID)
-	answer.Way = f.ErrorType
-	last := lastRequest{end: f.End, errorType: f.ErrorType}
-	if answer.Result != kinship.Answered {
-		facts := f.Request
-		last.facts = &facts
-	}
-	q.end(f.End, answer, last)
-}
-
-// Drop ends a request that is not recorded. What comes of it is not known: the next request
-// may repeat it or have the outputs of its calls. So the requests of a run that is not
-// sampled stay in it, and none of them begins one that is.
-func (q *Request) Drop(now time.Time) {
-	if q != nil && q.kin != nil {
-		q.end(now, kinship.Answer{Result: kinship.Unobserved}, lastRequest{end: now})
-	}
-}
-
-func (q *Request) end(now time.Time, answer kinship.Answer, last lastRequest) {
-	r := q.runs
-	end(r.endRequest(now, q, answer, last))
-}
-
-// endRequest returns the runs that are over by the end of q. It returns none after the
-// first call.
-func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last lastRequest) []ending {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if q.ended {
-		return nil
-	}
-	q.ended = true
-	o := q.run
-	o.pending--
-	if o.last.end.After(last.end) {
-		last.end = o.last.end
-	}
-	if o.newest == q.kin {
-		o.last = last
-	} else {
-		o.last.end = last.end
-	}
-	defer r.schedule()
-	over := r.tracker.End(now, q.kin, answer)
-	if o.Run != nil {
-		over = append(over, r.tracker.Keep(q.kin.Run, runBytes+o.Bytes())...)
-	}
-	return r.endings(over)
-}
-
-// answerOf returns how a request ended, as far as kinship asks.
-func answerOf(f *classify.Request, calls []wire.Call, responseID string) kinship.Answer {
-	a := kinship.Answer{
-		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused || f.Finish == classify.FinishCompacted,
-		Queued: f.Background && f.Finish == classify.FinishWaiting,
-		Text:   f.Text.N() > 0 || f.Reasoning.N() > 0,
-	}
-	for i := range calls {
-		if c := &calls[i]; c.Completed {
-			a.Calls = append(a.Calls, kinship.Call{ID: c.ID, Name: c.Name})
-		}
-	}
-	a.Unnamed = f.Unread || max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(a.Calls)
-	switch {
-	case f.Abort.Source != semconv.AbortSourceUnset && f.Abort.Source != semconv.AbortSourceWatchdog:
-		a.Result = kinship.Stopped
-	case f.Finish >= classify.FinishMaxTokens && f.Ended == semconv.StreamEndTerminalEvent:
-	case classify.Failed(f):
-		a.Result = kinship.Failed
-	}
-	return a
-}
-
-// ending is a run that is to be ended, when mu is free.
-type ending struct {
-	run *run
-	how agentrun.InferredEnd
-}
-
-var endedBy = [...]semconv.RunEnd{
-	kinship.Finished: semconv.RunEndAnswer,
-	kinship.Broken:   semconv.RunEndFailure,
-	kinship.Idle:     semconv.RunEndIdle,
-	kinship.Unclear:  semconv.RunEndUnclear,
-	kinship.Evicted:  semconv.RunEndEvicted,
-}
-
-// endings returns how the runs that are over ended, with mu held.
-func (r *Runs) endings(over []kinship.Ended) (list []ending) {
-	for _, e := range over {
-		o, ok := e.Run.Data.(*run)
-		if !ok {
-			continue
-		}
-		e.Run.Data = nil // the tracker may remember the run for long, but no request joins it
-		at, by := o.last.end, endedBy[e.Reason]
-		if o.pending > 0 {
-			at = time.Now()
-		}
-		if by == semconv.RunEndFailure && o.last.facts == nil {
-			by = semconv.RunEndUnclear // it is not known how the request ended
-		}
-		list = append(list, ending{o, agentrun.InferredEnd{
-			At: at, By: by, Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
-		}})
-	}
-	return list
-}
-
-// end ends runs. One that has not started yet never does.
-func end(list []ending) {
-	for _, e := range list {
-		e.run.start.Do(func() {})
-		if e.run.Run != nil {
-			e.run.EndInferred(e.how)
-		}
-	}
-}
-
-// maxTimer bounds how far ahead a timer is set.
-const maxTimer = time.Minute
-
-// schedule sets a timer, with mu held, to the time at which the next run is over unless
-// something happens. No timer is stopped or reset, since that is a fatal error for one that
-// was set in another bubble of testing/synctest. One that fires too early changes nothing.
-func (r *Runs) schedule() {
-	at, ok := r.tracker.Deadline()
-	if !ok {
-		return
-	}
-	now := time.Now()
-	if latest := now.Add(maxTimer); at.After(latest) {
-		at = latest
-	}
-	// A timer in the past fires now, or its bubble is gone.
-	if r.timerAt.After(now) && !at.Before(r.timerAt) {
-		return
-	}
-	r.timerAt = at
-	time.AfterFunc(at.Sub(now), func() { r.expire(at) })
-}
-
-// expire ends the runs that have waited for too long, when the timer of this time fires.
-func (r *Runs) expire(timer time.Time) {
-	defer telemetry.Recover()
-	now := time.Now()
-	r.mu.Lock()
-	if r.timerAt.Equal(timer) {
-		r.timerAt = time.Time{}
-	}
-	ended := r.endings(r.tracker.Expire(now))
-	r.schedule()
-	r.mu.Unlock()
-	end(ended)
-}
-
-// EndWaiting ends the runs that wait for their next request, as if they had waited for long
-// enough.
-func (r *Runs) EndWaiting() {
-	defer telemetry.Recover()
-	end(r.endWaiting())
-}
-
-func (r *Runs) endWaiting() []ending {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tracker == nil {
-		return nil
-	}
-	var over []ending
-	for {
-		at, ok := r.tracker.Deadline()
-		if !ok {
-			return over
-		}
-		over = append(over, r.endings(r.tracker.Expire(at))...)
-	}
-}
-
-// Shutdown ends all runs and forgets all requests. Requests that begin later begin new
-// runs.
-func (r *Runs) Shutdown() {
-	defer telemetry.Recover()
-	end(r.shutdown())
-}
-
-func (r *Runs) shutdown() []ending {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tracker == nil {
-		return nil
-	}
-	over := r.endings(r.tracker.Shutdown())
-	for i := range over {
-		over[i].how.By = semconv.RunEndShutdown
-	}
-	return over
 }

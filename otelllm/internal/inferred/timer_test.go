@@ -33,7 +33,7 @@ func TestRunsEndByThemselves(t *testing.T) {
 		sleepUntil(f.at(1800))
 		spans := f.spans.Ended()
 		assert.Len(t, spans, 2)
-		assert.Equal(t, "idle", spantest.Get(spans[1], semconv.RunEndKey))
+		assert.Equal(t, "unclear", spantest.Get(spans[1], semconv.RunEndKey))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,6 +63,13 @@ type agent struct {
 	clock    bool   // its instructions have the time
 	hidden   bool   // its requests are not recorded
 	inFull   bool   // the next request repeats one with the whole history, which the server had
+	renames  bool   // it appends to the ids of calls
+	noTools  bool   // the next request offers no tools
+	fell     bool   // it fell back to other bytes once
+	bare     bool   // the last request offered no tools
+	title    int    // the task of its title, once it asked for that
+	titles   string // the instructions for that
+	once     bool   // it makes one request: a title maker, a summary
 	prefill  bool   // the request that is sent or open ends in the beginning of an answer
 
 	run     int  // the task that it works on; what the tracker has to find
@@ -121,7 +129,9 @@ func (a *agent) body(now time.Time) []byte {
 	case gemini:
 		b = object{"contents": list, "systemInstruction": object{"parts": []any{object{"text": system}}}}
 	}
-	if a.format != bedrock {
+	if a.noTools {
+		delete(b, "toolConfig")
+	} else if a.format != bedrock {
 		b["tools"] = []any{object{"name": a.tools}}
 	}
 	out, err := json.Marshal(b)
@@ -133,6 +143,17 @@ func (a *agent) body(now time.Time) []byte {
 
 // message returns the items of one message.
 func (a *agent) message(m *message, mark bool) (items []any) {
+	if a.renames {
+		renamed := *m
+		renamed.calls, renamed.outputs = slices.Clone(m.calls), slices.Clone(m.outputs)
+		for i := range renamed.calls {
+			renamed.calls[i].id += "_0"
+		}
+		for i := range renamed.outputs {
+			renamed.outputs[i].id += "_0"
+		}
+		m = &renamed
+	}
 	switch a.format {
 	case chat:
 		if m.role == "assistant" {

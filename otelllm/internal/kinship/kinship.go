@@ -17,12 +17,14 @@
 // began with the same words later, without ids that distinguish the two. A request that was
 // not recorded may have made any calls: what has its history and calls of no other agent is
 // taken for its next step. Within a session, the same request again after minStall, while
-// the first one is open, is taken for one that gave it up, although it may ask a second
-// time.
+// the first one is open, is taken for one that gave it up, and within [Config.Repeat] of a
+// whole answer for one that did not take it, although it may ask a second time.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
-//   - The agent changes its history or its instructions (a summary, the time), and its
-//     last answer had no calls, or calls whose ids are counted or absent.
+//   - The agent changes its history (a summary), and its last answer had no calls, or calls
+//     whose ids are counted or absent.
+//   - The agent changes its instructions or its protocol, no id of a session says who it is,
+//     and the last answer had no calls with random ids. The date and the time are no change.
 //   - It repeats a step that failed, with other outputs or without one, and no call has a
 //     random id.
 //   - Another conversation has the same words, and the ids do not distinguish the two.
@@ -50,6 +52,11 @@ type Config struct {
 	Settle time.Duration
 	// Idle is how long an answer with calls waits for the request with their outputs.
 	Idle time.Duration
+	// Repeat is how long a complete answer waits for the same request again, if that would be
+	// known to come from the same client.
+	Repeat time.Duration
+	// Alone: one agent sends all requests.
+	Alone bool
 	// MaxConversations and MaxBytes bound what is kept: by the tracker for all
 	// conversations, and by its caller for runs that are not over, as [Tracker.Keep] is
 	// told. The conversation that has been quiet for longest goes first, and its runs are
@@ -65,6 +72,7 @@ func DefaultConfig() Config {
 	return Config{
 		Settle:           2 * time.Minute,
 		Idle:             30 * time.Minute,
+		Repeat:           10 * time.Second,
 		MaxConversations: 10_000,
 		MaxBytes:         16 << 20,
 	}
@@ -122,6 +130,9 @@ type Answer struct {
 	Calls []Call
 	// ResponseID is the response's own id; "": it has none.
 	ResponseID string
+	// Began are the calls that the response began and did not complete. Some agents keep them in
+	// their history all the same.
+	Began []Call
 	// Way is in which way it failed, to compare it with other failures.
 	Way    string
 	Result Result
@@ -135,6 +146,9 @@ type Answer struct {
 	// Text: a part of the answer's text, or of its reasoning, had come.
 	Text bool
 }
+
+// finished reports whether the answer is complete and asks for nothing more.
+func (a *Answer) finished() bool { return a.Result == Answered && !a.waits() }
 
 // waits reports whether it is the client's turn after the answer.
 func (a *Answer) waits() bool { return len(a.Calls) > 0 || a.Unnamed || a.Continues }
@@ -155,6 +169,22 @@ const (
 	Stopped
 	// Unobserved: it was not recorded, and any of the others may be true.
 	Unobserved
+	// Redirected: the answer is that the request has to be sent to another place.
+	Redirected
+)
+
+// Previous is what became of what the conversation did before a run.
+type Previous uint8
+
+// The values of a [Previous].
+const (
+	// Unknown: nothing is known, or nothing was done.
+	Unknown Previous = iota
+	// Settled: the run before it ended with its answer, and the history goes on from there.
+	Settled
+	// Unsettled: calls were handed out, the run that they belong to is not known to have ended, or
+	// the history was rewritten since, and the run may go on with the same task.
+	Unsettled
 )
 
 // Reason is why a run is over.
@@ -181,6 +211,11 @@ type Begun struct {
 	// Observed are the calls of the request before it, if the request is a Step. Calls
 	// without ids are left out if it is not clear which of them have outputs.
 	Observed []Observed
+	// MadeUp are calls whose outputs, which the request has, were made up by the agent, if the
+	// request is not a Step. Their names are known if a request that is remembered made them.
+	MadeUp []Call
+	// Previous is what the conversation did before, if the request begins a run.
+	Previous Previous
 	// Ended are the runs that are over by now: those that waited for too long, and those
 	// for which the bounds leave no room.
 	Ended []Ended
@@ -200,6 +235,7 @@ type Conversation struct {
 	session  uint64
 	requests [maxRequests]*Request // the oldest first
 	n        int                   // of requests
+	acted    bool                  // calls were handed out, or a history had outputs
 	first    Run
 
 	newer, older *Conversation // in the order in which they were used last
@@ -251,6 +287,9 @@ type Request struct {
 	continued bool // by another one, or repeated
 	resumes   bool // it goes on with the stream of the request before it
 	rereads   bool // it reads a response once more that another request has read
+	returned  bool // a later request of the run has outputs of its calls
+	aside     bool // the run that it comes from goes on without it
+	known     bool // what is the same as it comes from the same client
 	gone      bool // it is not in the tracker any more
 	size      int32
 
@@ -260,7 +299,12 @@ type Request struct {
 	tools   uint64
 	tail    uint64 // [wire.Transcript.Tail] of a request that names an earlier response and has no answers; else 0
 	trace   uint64
-	began   int64 // in nanoseconds
+	sender  uint64 // the hash of its client and session without what its body says
+	words   uint64 // [wire.TranscriptPoint.Words] of its history
+	voice   uint64 // [wire.Transcript.Voice]
+	offers  uint64 // [wire.Transcript.Offers]
+	answers int32  // how often the model had answered
+	began   int64  // in nanoseconds
 	live    func() Answer
 	answer  Answer
 	ended   time.Time

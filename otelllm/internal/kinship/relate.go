@@ -25,6 +25,9 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	if len(t.found) == 0 {
 		t.byOutputs(r, tr)
 	}
+	if !slices.ContainsFunc(t.found, func(f reading) bool { return f.relation.Joins() }) {
+		t.byWords(r, tr, session)
+	}
 	t.preferOwnCalls(tr)
 	found := t.found
 	defer clear(found)
@@ -42,10 +45,14 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	}
 	r.Relation, r.Before = found[0].relation, before
 	switch {
+	case !run.over && r.isSummary(before, tr, from):
+		r.Relation, r.aside = Fork, true
 	case before.continued && !run.over && r.Relation.Joins() && run.last.isFailedStepOf(before) &&
-		t.ownCallFollows(before, tr, from):
+		(t.ownCallFollows(before, tr, from) || run.last.saysAgain(r)):
 		// The step again, with other outputs or without one.
 		r.Relation, r.Before = Again, run.last
+	case r.Relation == Step && !run.over && before.undelivered():
+		// The outputs come after a further attempt without them.
 	case before.continued && !run.last.failedAfter(before):
 		r.Relation = Fork
 	case r.Relation.Joins() && run.over:
@@ -102,7 +109,7 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
 	p := t.byID(tr.Resumed)
 	switch {
-	case p == nil || !random(p.answer.ResponseID):
+	case p == nil || !wire.RandomID(p.answer.ResponseID):
 		return
 	case p.continued || p.answer.Result == Answered && !p.answer.Queued:
 		r.rereads = true
@@ -125,7 +132,7 @@ func (t *Tracker) inFull(r *Request, tr *wire.Transcript, session uint64) (found
 		return nil
 	}
 	for _, q := range c.requests[:c.n] {
-		if q.kin != r.kin || q.Run.over || q.Run.last != q || !q.repeatedBy(r) || !t.hasHistoryOf(tr, q) {
+		if q.kin != r.kin || q.Run.over || q.Run.last != q || !q.repeatedBy(r) || q.answer.Result == Answered || !t.hasHistoryOf(tr, q) {
 			continue
 		}
 		if found != nil {
@@ -251,8 +258,10 @@ func (r *Request) repeatedBy(later *Request) bool {
 		return false
 	}
 	switch a := r.soFar(); a.Result {
-	case Failed, Stopped, Unobserved:
+	case Failed, Stopped, Unobserved, Redirected:
 		return true
+	case Answered:
+		return later.known && !r.Run.over
 	case Pending:
 		// A gateway may learn later than by the next request that its client has left.
 		// Without an id of the client it may be another agent with the same words.
@@ -281,6 +290,7 @@ func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) 
 	switch {
 	case !calls:
 	case a.Result == Unobserved: // it may have made any
+	case (a.Result == Failed || a.Result == Stopped) && hasAll(a.Began, tr, point):
 	case !a.waits() || !a.namesCalls(tr, point):
 		return 0, false // its answer had no calls, or others
 	}
@@ -292,23 +302,25 @@ func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) 
 
 // namesCalls reports whether the calls of an answer are among those that follow the point.
 func (a *Answer) namesCalls(tr *wire.Transcript, point *wire.TranscriptPoint) bool {
-	after := tr.Total.Calls - point.Before.Calls
-	if after < len(a.Calls) {
-		return false
-	}
-	for i := range a.Calls {
-		if id := wire.TranscriptID(a.Calls[i].ID); id != 0 && !hasCall(tr, point.Before.Calls, id) {
+	return tr.Total.Calls-point.Before.Calls >= len(a.Calls) && hasAll(a.Calls, tr, point) || len(a.Calls) == 0
+}
+
+// hasAll reports whether there are calls, and those of them that have ids are among those that
+// follow the point.
+func hasAll(calls []Call, tr *wire.Transcript, point *wire.TranscriptPoint) bool {
+	for i := range calls {
+		if id := wire.TranscriptID(calls[i].ID); id != 0 && !hasCall(tr, point.Before.Calls, id) {
 			return false
 		}
 	}
-	return true
+	return len(calls) > 0
 }
 
 // hasCall reports whether a call with this id follows. A history that is longer than what
 // is kept of it may have it.
 func hasCall(tr *wire.Transcript, from int, id uint64) bool {
 	for n := tr.Total.Calls - 1; n >= from; n-- {
-		if c, ok := tr.Call(n); !ok || c.ID == id {
+		if c, ok := tr.Call(n); !ok || c.Is(id) {
 			return true
 		}
 	}
@@ -343,11 +355,16 @@ func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) {
 		if !ok {
 			return
 		}
-		maker := t.byID(out.ID)
-		if maker == nil || maker.kin != r.kin || !maker.handedOutUnique(out.ID) {
+		id := out.ID
+		maker := t.byID(id)
+		if maker == nil {
+			id = out.Stem
+			maker = t.byID(id)
+		}
+		if maker == nil || maker.sender != r.sender || !maker.handedOutUnique(id) {
 			continue
 		}
-		if maker.opening == r.opening || maker.tools == r.tools && r.tools != 0 {
+		if maker.kin == r.kin && (maker.opening == r.opening || maker.tools == r.tools && r.tools != 0) || maker.sameAgent(r) {
 			t.found = append(t.found, reading{maker, Step, maker.madeBefore(tr)})
 		}
 		return
@@ -359,7 +376,7 @@ func (r *Request) madeBefore(tr *wire.Transcript) wire.TranscriptCount {
 	from := tr.Answered
 	for from.Calls > 0 {
 		c, ok := tr.Call(from.Calls - 1)
-		if !ok || !r.handedOut(c.ID) {
+		if !ok || !r.handedOut(c.ID) && !r.handedOut(c.Stem) {
 			break
 		}
 		from.Calls--
@@ -378,8 +395,14 @@ func (t *Tracker) byID(id uint64) *Request {
 // ownCallFollows reports whether a call that follows these is one of r's alone.
 func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.TranscriptCount) bool {
 	for n := from.Calls; n < tr.Total.Calls; n++ {
-		if c, ok := tr.Call(n); ok && c.ID != 0 && t.byID(c.ID) == r && r.handedOutUnique(c.ID) {
-			return true
+		c, ok := tr.Call(n)
+		if !ok {
+			continue
+		}
+		for _, id := range [...]uint64{c.ID, c.Stem} {
+			if id != 0 && t.byID(id) == r && r.handedOutUnique(id) {
+				return true
+			}
 		}
 	}
 	return false
@@ -392,38 +415,26 @@ func (r *Request) handedOut(id uint64) bool {
 
 // handedOutUnique reports whether the id is that of one of r's calls, and looks random.
 func (r *Request) handedOutUnique(id uint64) bool {
-	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return random(c.ID) && wire.TranscriptID(c.ID) == id })
+	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return wire.RandomID(c.ID) && wire.TranscriptID(c.ID) == id })
 }
 
-// random reports whether an id looks like one that is never used again: its last part has
-// at least 8 letters and digits, 3 digits or 3 changes between lower and upper case among
-// them. Counters (call_0, functions.get_weather:12) do not.
-func random(id string) bool {
-	start := len(id)
-	for start > 0 && isAlnum(id[start-1]) {
-		start--
-	}
-	last := id[start:]
-	if len(last) < 8 {
-		return false
-	}
-	digits, letters, changes := 0, 0, 0
-	for i := range len(last) {
-		switch b := last[i]; {
-		case b <= '9':
-			digits++
-		default:
-			letters++
-			if i > 0 && last[i-1] > '9' && (b^last[i-1])&0x20 != 0 {
-				changes++
+// observeSteps returns what a request shows about the calls of the one before it, which had from,
+// and about those of attempts before that one which had been handed over before it failed.
+func observeSteps(before *Request, tr *wire.Transcript, from wire.TranscriptCount) []Observed {
+	a := before.soFar()
+	list := observe(a.Calls, tr, from)
+	for n := 0; before.Relation == Again && before.Before != nil && n < maxRequests; n++ {
+		if before = before.Before; !before.undelivered() {
+			continue
+		}
+		for _, o := range observe(before.answer.Calls, tr, from) {
+			if o.Sent && o.ID != "" {
+				list = append(list, o)
+				before.returned = true
 			}
 		}
 	}
-	return digits >= 3 && letters > 0 || changes >= 3 || digits >= 12
-}
-
-func isAlnum(b byte) bool {
-	return b-'0' <= 9 || b|0x20 >= 'a' && b|0x20 <= 'z'
+	return list
 }
 
 // observe returns what a request shows about the calls of the one before it, which had
@@ -441,13 +452,16 @@ func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Obs
 		} else {
 			id := wire.TranscriptID(c.ID)
 			for i := range taken {
-				if out, ok := tr.Output(first + i); ok && out.ID == id && !taken[i] {
+				if out, ok := tr.Output(first + i); ok && (out.ID == id || out.Stem == id) && !taken[i] {
 					o.Sent, o.Result, taken[i] = true, out.Result, true
 					break
 				}
 			}
 		}
 		list = append(list, o)
+	}
+	if !slices.Contains(taken, true) && len(taken) == len(calls) {
+		unnamed = len(calls) // their ids were renamed, if they had any
 	}
 	if unnamed == 0 {
 		return list
@@ -465,7 +479,7 @@ func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Obs
 	}
 	at := 0
 	for i := range list {
-		if list[i].ID != "" || unmatched == 0 {
+		if unmatched == 0 || list[i].ID != "" && unnamed < len(calls) {
 			continue
 		}
 		for taken[at] {

@@ -68,8 +68,12 @@ func TestInFullIsUnclear(t *testing.T) {
 		s := newScript(t)
 		s.session = 7
 		ids := []string{"resp_1a2b3c4d", "resp_1a2b3c4e"}
-		for _, id := range ids {
-			s.end(s.sendBody(0, `{`+toolsOf+`"input":[`+user1+`]}`), answered(id))
+		var begun []Begun
+		for range ids { // at once: otherwise the second one repeats the first
+			begun = append(begun, s.sendBody(0, `{`+toolsOf+`"input":[`+user1+`]}`))
+		}
+		for i, id := range ids {
+			s.end(begun[i], answered(id))
 		}
 		for _, id := range ids[:broken] {
 			s.end(s.sendBody(0, `{`+toolsOf+`"previous_response_id":"`+id+`","input":[`+user2+`]}`), broke(""))

@@ -2,6 +2,7 @@ package kinship
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -69,9 +70,10 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	r := &Request{
 		live: live, opening: tr.Opening, tools: tr.Tools, trace: s.Trace, forced: tr.Forced, began: now.UnixNano(),
 		kin: kin(s.Client+tr.Client, s.Session), session: s.Session != 0, Attempt: 1, size: int32(requestSize),
+		sender: kin(s.Client, s.Session), voice: tr.Voice, offers: tr.Offers, known: s.Session != 0 || t.config.Alone,
 	}
 	if end, ok := tr.Point(0); ok {
-		r.end = end.History ^ r.kin
+		r.end, r.words, r.answers = end.History^r.kin, end.Words, int32(min(tr.Total.Answers, math.MaxInt32))
 	}
 	if tr.Previous != 0 && tr.Total.Answers == 0 {
 		r.tail = tr.Tail
@@ -79,10 +81,16 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	from := t.relate(r, tr, s.Session) // what the request before r had
 	b := Begun{Request: r}
 	if r.Relation == Step {
-		a := r.Before.soFar()
-		b.Observed = observe(a.Calls, tr, from)
+		b.Observed = observeSteps(r.Before, tr, from)
+	} else {
+		b.MadeUp = t.madeUp(tr)
+	}
+	if !r.Relation.Joins() {
+		b.Previous = t.previous(r, s.Session)
 	}
 	t.join(r, s.Session)
+	c := r.Run.conversation
+	c.acted = c.acted || tr.Total.Outputs > 0
 	if r.Relation == Step {
 		r.Run.countStep(tr, from)
 	}
@@ -110,14 +118,18 @@ func (t *Tracker) join(r *Request, session uint64) {
 		}
 		r.Run.conversation, r.Run.slot = c, -1
 	}
-	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 {
+	r.aside = r.aside || before != nil && !r.Relation.Joins() && before.awaitsOutputs()
+	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 && !r.aside {
 		t.finish(before.Run, t.why(before.Run)) // nothing more comes of it
 	}
 	if r.Relation == Again {
-		r.Attempt = before.Attempt + 1
+		if r.Attempt = before.Attempt + 1; before.answer.Result == Redirected {
+			r.Attempt = before.Attempt // to the place that it was redirected to
+		}
 	}
 	if before != nil {
-		before.continued = true
+		before.continued = before.continued || !r.aside
+		before.returned = before.returned || r.Relation == Step
 	}
 	run := r.Run
 	run.last = r
@@ -140,9 +152,20 @@ func (t *Tracker) join(r *Request, session uint64) {
 	t.use(c)
 }
 
-// spare returns the index of the oldest request that no run waits at, or -1.
+// awaitsOutputs reports whether the run of r waits for a request with the outputs of r's calls. A
+// summary or a fork that goes on from r without them is no end of that.
+func (r *Request) awaitsOutputs() bool {
+	a := &r.answer
+	return !r.Run.over && r.Run.last == r && a.Result == Answered && (len(a.Calls) > 0 || a.Unnamed)
+}
+
+// spare returns the index of the oldest request that no run waits at, or else at which one only
+// waits for a repetition of its answer, or -1.
 func (c *Conversation) spare() int {
-	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q })
+	if i := slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.answered() })
 }
 
 // conversationOf returns the conversation that a new run belongs to: the one that it
@@ -301,9 +324,11 @@ func (r *Request) eachID(f func(uint64)) {
 	if id := wire.TranscriptID(r.answer.ResponseID); id != 0 {
 		f(id)
 	}
-	for i := range r.answer.Calls {
-		if id := wire.TranscriptID(r.answer.Calls[i].ID); id != 0 {
-			f(id)
+	for _, calls := range [...][]Call{r.answer.Calls, r.answer.Began} {
+		for i := range calls {
+			if id := wire.TranscriptID(calls[i].ID); id != 0 {
+				f(id)
+			}
 		}
 	}
 }
@@ -319,11 +344,15 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	if len(a.Calls) > wire.MaxIDs {
 		a.Calls, a.Unnamed = slices.Clone(a.Calls[:wire.MaxIDs]), true
 	}
+	a.Began = slices.Clone(a.Began[:min(len(a.Began), wire.MaxIDs)])
 	if p := r.Before; r.resumes && p != nil && !p.gone {
 		a = t.takeOver(p, a)
 	}
 	if r.rereads { // the ids stay those of the other request, and nothing more comes of this one
-		a.ResponseID, a.Calls, a.Unnamed = "", nil, false
+		a.ResponseID, a.Calls, a.Began, a.Unnamed = "", nil, nil, false
+	}
+	if len(a.Calls) > 0 || a.Unnamed {
+		run.conversation.acted = true
 	}
 	r.answer, r.ended, r.live = a, now, nil
 	run.open--
@@ -334,7 +363,7 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	}
 	if !r.gone {
 		grown := len(a.ResponseID) + len(a.Way) + 2*stringSize
-		for _, c := range a.Calls {
+		for _, c := range slices.Concat(a.Calls, a.Began) {
 			grown += callSize + len(c.ID) + len(c.Name) + 2*stringSize
 		}
 		r.eachID(func(id uint64) {
@@ -361,7 +390,7 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 func (t *Tracker) takeOver(p *Request, a Answer) Answer {
 	was := p.answer
 	t.dropIDs(p)
-	p.answer.ResponseID, p.answer.Calls = "", nil
+	p.answer.ResponseID, p.answer.Calls, p.answer.Began = "", nil, nil
 	if a.ResponseID == "" {
 		a.ResponseID = was.ResponseID
 	}
@@ -387,9 +416,26 @@ func (t *Tracker) decide(now time.Time, run *Run) {
 		t.schedule(run, now.Add(t.config.Settle))
 	case a.waits():
 		t.schedule(run, now.Add(t.config.Idle))
+	case run.owes():
+		t.schedule(run, now.Add(t.config.Settle))
+	case run.last.known && t.config.Repeat > 0:
+		t.schedule(run, now.Add(t.config.Repeat))
 	default:
 		t.finish(run, Finished)
 	}
+}
+
+// owes reports whether an attempt of the run that failed had handed calls over whose outputs no
+// request has: the agent may have made them, and send them with its next request.
+func (run *Run) owes() bool {
+	c := run.conversation
+	return slices.ContainsFunc(c.requests[:c.n], func(q *Request) bool { return q.Run == run && q.undelivered() })
+}
+
+// undelivered reports whether r failed after it had handed calls over, and no later request has
+// their outputs.
+func (r *Request) undelivered() bool {
+	return len(r.answer.Calls) > 0 && !r.returned && (r.answer.Result == Failed || r.answer.Result == Stopped)
 }
 
 // Keep takes how many bytes the caller keeps for a run until it is over, besides what the
@@ -413,11 +459,20 @@ func (t *Tracker) finish(run *Run, why Reason) {
 	if run.over {
 		return
 	}
+	if run.answered() {
+		why = Finished // it only waited for a repetition
+	}
 	run.over = true
 	t.bytes -= run.kept
 	run.kept = 0
 	t.schedule(run, time.Time{})
 	t.ended = append(t.ended, Ended{run, why})
+}
+
+// answered reports whether the last request of the run has its answer, and that asks for nothing
+// more.
+func (run *Run) answered() bool {
+	return run.open == 0 && run.last != nil && !run.last.ended.IsZero() && run.last.answer.finished()
 }
 
 // Expire ends the runs whose time to wait is over.
@@ -438,7 +493,9 @@ func (t *Tracker) why(run *Run) Reason {
 	a := &run.last.answer
 	w := t.ends[run.last.end]
 	switch {
-	case run.unclear, a.Result == Unobserved:
+	case a.finished():
+		return Finished
+	case run.unclear, a.Result == Unobserved, a.Result == Redirected:
 		return Unclear
 	case a.Result != Answered:
 		if w.moreOpen || w.more && a.Text {

@@ -40,12 +40,12 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 	f.ToolCalls = counted(st.ToolCalls, whole)
 	f.ProviderToolsStarted = counted(st.ProviderToolsStarted, whole)
 	f.ProviderToolTypes = st.ProviderTools
-	f.CallIDs, f.OpenCallIDs = nil, nil
+	f.CallIDs, f.CallNames, f.OpenCallIDs = nil, nil, nil
 	for i := range st.Calls {
 		switch c := &st.Calls[i]; {
 		case c.ID == "":
 		case c.Completed:
-			f.CallIDs = append(f.CallIDs, c.ID)
+			f.CallIDs, f.CallNames = append(f.CallIDs, c.ID), append(f.CallNames, c.Name)
 		default:
 			f.OpenCallIDs = append(f.OpenCallIDs, c.ID)
 		}

@@ -4,6 +4,7 @@
 package spanfacts
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -148,6 +149,9 @@ func (r *Request) appendStream(dst []attribute.KeyValue) []attribute.KeyValue {
 	}
 	if len(r.CallIDs) > 0 {
 		dst = append(dst, semconv.StreamToolCallIDs(r.CallIDs...))
+	}
+	if slices.ContainsFunc(r.CallNames, func(name string) bool { return name != "" }) {
+		dst = append(dst, semconv.StreamToolCallNames(r.CallNames...))
 	}
 	if len(r.OpenCallIDs) > 0 {
 		dst = append(dst, semconv.StreamOpenToolCallIDs(r.OpenCallIDs...))

@@ -25,6 +25,9 @@ func RunEnd(r *classify.Run) []attribute.KeyValue {
 	if r.EndedBy != semconv.RunEndUnset {
 		dst = append(dst, semconv.RunEndAttr(r.EndedBy))
 	}
+	if r.Previous != semconv.RunPreviousUnset {
+		dst = append(dst, semconv.RunPreviousAttr(r.Previous))
+	}
 	dst = appendString(dst, otelsemconv.ErrorTypeKey, r.ErrorType)
 	return appendAbort(dst, r.Abort)
 }

@@ -91,7 +91,7 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	q.Text, q.Reasoning, q.Events = count(r), count(r), count(r)
 	q.ToolInputsStarted, q.ToolInputsCompleted, q.ToolCalls, q.ProviderToolsStarted = count(r), count(r), count(r), count(r)
 	q.ToolInputsInvalid = count(r)
-	q.CallIDs, q.OpenCallIDs = unlessEmpty(ids(r)), unlessEmpty(ids(r))
+	q.CallIDs, q.CallNames, q.OpenCallIDs = unlessEmpty(ids(r)), unlessEmpty(ids(r)), unlessEmpty(ids(r))
 	q.ProviderTools, q.HistoryCalls, q.HistoryOutputs = observed(r, ids(r)), observed(r, ids(r)), observed(r, ids(r))
 	q.ProviderToolTypes, q.MaxTokens, q.HistoryEndsWithOutputs = unlessEmpty(ids(r)), count(r), r.IntN(2) == 0
 	q.TimeToHeaders, q.LastProgress, q.LongestGap, q.RetryAfter = duration(r), duration(r), duration(r), duration(r)
@@ -146,6 +146,7 @@ func TestRunRoundTrip(t *testing.T) {
 		f := classify.Run{
 			Start: start, End: start.Add(duration(r)), Ended: classify.Yes, Abort: abort(r),
 			AnnouncedRequests: classify.Counted(r.IntN(3)), AnnouncedTools: classify.Counted(r.IntN(3)),
+			Previous: pick(r, semconv.RunPreviousValues(), semconv.RunPreviousUnset),
 		}
 		switch {
 		case f.Abort.Source != semconv.AbortSourceUnset:

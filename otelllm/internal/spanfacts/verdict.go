@@ -26,6 +26,8 @@ func AppendRunVerdict(dst []attribute.KeyValue, d *classify.Diagnosis) []attribu
 		dst = append(dst, semconv.RunRecoveredFailures(d.RecoveredFailures))
 	}
 	dst = appendSome(dst, semconv.HistoryMissingOutputsKey, d.MissingOutputs)
+	dst = appendSome(dst, semconv.RunForgottenCallsKey, d.ForgottenCalls)
+	dst = appendString(dst, semconv.RunWarningKey, d.Warning)
 	if d.Failed() {
 		dst = appendFailure(dst, d)
 	}

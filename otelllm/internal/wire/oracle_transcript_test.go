@@ -451,7 +451,7 @@ func checkTranscript(tb testing.TB, h *hashed, protocol string, body []byte) *Tr
 	for i, o := range f.outputs {
 		got, ok := tr.Output(i)
 		if require.Equal(tb, i >= len(f.outputs)-MaxIDs, ok); ok {
-			require.Equal(tb, TranscriptOutput{TranscriptID(SafeID(o.id)), o.result}, got, "output %d of %s", i, body)
+			require.Equal(tb, TranscriptOutput{ID: TranscriptID(SafeID(o.id)), Result: o.result}, got, "output %d of %s", i, body)
 		}
 	}
 	for n := range len(f.points) + 1 {

@@ -15,7 +15,8 @@ import (
 // hashes: cache_control and cachePoint marks, the order of an object's members, white
 // space between them, and whether a single text is a string or a list of one part. Strings
 // and numbers are compared as they are written. So are the tools, which no client changes
-// within a conversation without a reason.
+// within a conversation without a reason. Of the instructions, the date and the time are left
+// out: see [calmHash].
 type Transcript struct {
 	// Opening is the hash of what precedes the conversation: instructions, the system
 	// messages at the beginning, and references to what the server holds
@@ -35,6 +36,16 @@ type Transcript struct {
 	// Forced: the request demands a call of one tool. The caller of such a request may
 	// want the call's input alone, and never send an output.
 	Forced bool
+
+	// Voice is the hash of the texts of the instructions and of the system messages at the
+	// beginning, in whatever protocol; 0: there are none.
+	Voice uint64
+	// Offers is the hash of the names of the offered tools, in whatever protocol and order; 0: none
+	// is offered.
+	Offers uint64
+	// MadeUp are the ids of the outputs after the newest answer that the agent made up for calls
+	// that it interrupted or did not finish, as [SafeID] returns them.
+	MadeUp []string
 
 	// Total counts what the whole history has, and Answered what it has up to the newest
 	// answer.
@@ -56,6 +67,7 @@ type Transcript struct {
 type transcriptPlace struct {
 	history uint64 // hash of the messages so far
 	tail    uint64 // of those after the newest answer
+	words   uint64 // of the texts of users and outputs, see transcriptWords
 	lead    uint64 // what the messages have added to Transcript.Opening
 	nPoints int    // without those of the last message
 	began   bool   // a message was not a system message
@@ -85,6 +97,9 @@ type TranscriptPoint struct {
 	Before TranscriptCount
 	// Tail is [Transcript.Tail] of what is before the place; 0 if it is within a message.
 	Tail uint64
+	// Words is the hash of the texts of users and outputs before the place, in whatever
+	// protocol; 0: there are none, or the place is within a message.
+	Words uint64
 }
 
 // maxGrown bounds the parts by which the last message may have grown.
@@ -93,12 +108,17 @@ const maxGrown = 8
 // TranscriptCall is a call in a history.
 type TranscriptCall struct {
 	ID    uint64 // see [TranscriptID]; 0: it has no id
+	Stem  uint64 // of the id without what may have been appended to it, see [idStem]; 0: it has none
 	Input uint64 // hash of its name and input
 }
+
+// Is reports whether the call has this id, or one that something was appended to.
+func (c TranscriptCall) Is(id uint64) bool { return c.ID == id || c.Stem == id }
 
 // TranscriptOutput is the output of a call in a history.
 type TranscriptOutput struct {
 	ID     uint64 // of the call, see [TranscriptID]; 0: not known
+	Stem   uint64 // see [TranscriptCall]
 	Result TranscriptResult
 }
 
@@ -218,16 +238,16 @@ func (r *transcriptReader) end() {
 	r.nPoints = t.nPoints
 	t.place, t.Tail = r.transcriptPlace, r.tail
 	for i := max(0, r.parts-maxGrown); i < r.parts-1; i++ {
-		r.addPoint(mix(r.base, r.after[i%maxGrown]), 0)
+		r.addPoint(mix(r.base, r.after[i%maxGrown]), 0, 0)
 	}
 	if r.some || t.Previous != 0 {
-		r.addPoint(r.history, r.tail)
+		r.addPoint(r.history, r.tail, r.words)
 	}
 }
 
-func (r *transcriptReader) addPoint(history, tail uint64) {
+func (r *transcriptReader) addPoint(history, tail, words uint64) {
 	t := r.t
-	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, t.Total, tail}
+	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, t.Total, tail, words}
 	t.nPoints++
 }
 
@@ -239,13 +259,14 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 		case "messages", "contents", "input":
 			r.list(c)
 		case "system", "systemInstruction", "system_instruction", "instructions":
-			var m transcriptMessage
+			m := transcriptMessage{calm: true}
 			if c.peek() == '{' {
 				m.read(c, r)
 			} else {
 				m.readParts(c, r)
 			}
 			t.Opening += mix(m.head, m.parts)
+			t.Voice += m.words.hash
 		case "prompt":
 			if c.peek() == '{' { // stored on the server
 				t.Opening += mix(openingPrompt, c.hash())
@@ -334,6 +355,7 @@ func (t *Transcript) addClient(id []byte) {
 func (t *Transcript) addTools(c *cursor) {
 	if value := c.raw(); len(value) > len("[]") && value[0] == '[' {
 		t.Tools += hashBytes(value)
+		t.Offers += namesIn(value)
 	}
 }
 
@@ -390,14 +412,18 @@ type transcriptMessage struct {
 	filled      bool   // a part is not an empty text
 	text        []byte // the first text, as it is written
 	failed      bool
+	stem        uint64 // of id or otherID
+	rawID       []byte // id or otherID as it is written, with its quotes
+	calm        bool   // it is of the instructions: dates and times are left out
+	words       transcriptWords
 }
 
 // message reads one message, or one item of a Responses request.
 func (r *transcriptReader) message(c *cursor) {
 	if r.some {
-		r.addPoint(r.history, r.tail)
+		r.addPoint(r.history, r.tail, r.words)
 	}
-	m := transcriptMessage{after: &r.after}
+	m := transcriptMessage{after: &r.after, calm: !r.began && leads(*c)}
 	m.read(c, r)
 	r.some, r.parts = true, m.nParts
 	answer := false
@@ -415,6 +441,7 @@ func (r *transcriptReader) message(c *cursor) {
 			lead := mix(r.history+1, mix(m.head, m.parts))
 			r.t.Opening += lead
 			r.lead += lead
+			r.t.Voice += m.words.hash
 		}
 	case "":
 		if len(m.typ) == 0 {
@@ -428,9 +455,12 @@ func (r *transcriptReader) message(c *cursor) {
 		r.t.Total.Answers++
 	}
 	if r.answer = answer; answer {
-		r.t.Answered, r.tail = r.t.Total, 0
+		r.t.Answered, r.tail, r.t.MadeUp = r.t.Total, 0, nil
 	} else {
 		r.tail = mix(r.tail, mix(m.head, m.parts)) | 1
+		if string(m.role) != "system" && string(m.role) != "developer" {
+			r.words = m.words.after(r.words)
+		}
 	}
 	r.base = mix(r.history, m.head)
 	r.history = mix(r.base, m.parts)
@@ -484,7 +514,7 @@ func (r *transcriptReader) addCall(m *transcriptMessage) {
 	if id == 0 {
 		id = m.otherID
 	}
-	t.calls[t.Total.Calls%MaxIDs] = TranscriptCall{ID: id, Input: mix(m.name, m.input)}
+	t.calls[t.Total.Calls%MaxIDs] = TranscriptCall{ID: id, Stem: m.stem, Input: mix(m.name, m.input)}
 	t.Total.Calls++
 }
 
@@ -497,21 +527,31 @@ func (r *transcriptReader) addOutput(m *transcriptMessage) {
 	switch {
 	case isInterruption(m.text):
 		result = ResultInterrupted
+		if id := idText(m.rawID); id != "" && len(t.MadeUp) < MaxIDs {
+			t.MadeUp = append(t.MadeUp, id)
+		}
 	case m.failed:
 		result = ResultFailed
 	}
-	t.outputs[t.Total.Outputs%MaxIDs] = TranscriptOutput{id, result}
+	t.outputs[t.Total.Outputs%MaxIDs] = TranscriptOutput{id, m.stem, result}
 	t.Total.Outputs++
 }
 
 // interruptions are the beginnings of the texts by which agents represent a call that they
-// interrupted: Codex, Claude Code, opencode.
-var interruptions = [...]string{"aborted by user", "[Request interrupted by user", "Tool execution aborted", "[Tool execution was interrupted"}
+// interrupted, or whose output they do not have after a resume: Codex, Claude Code, opencode.
+var interruptions = [...]string{
+	"aborted by user", "[Request interrupted by user", "Tool execution aborted", "[Tool execution was interrupted", "Tool execution was interrupted",
+}
+
+// madeUp are such texts that are complete: Codex, pi.
+var madeUp = [...]string{`"aborted"`, `"No result provided"`}
 
 // isInterruption reports whether a text, as it is written in the body, is one of these.
 func isInterruption(text []byte) bool {
-	if string(text) == `"aborted"` {
-		return true
+	for _, s := range madeUp {
+		if string(text) == s {
+			return true
+		}
 	}
 	for _, s := range interruptions {
 		if len(text) > len(s) && string(text[1:1+len(s)]) == s {
@@ -578,9 +618,13 @@ func (m *transcriptMessage) member(c *cursor, key string) (hash uint64) {
 	case "execution":
 		m.execution = unquoted(value)
 	case "call_id", "tool_call_id", "tool_use_id", "toolUseId":
-		m.id = idOf(value)
+		m.id, m.stem = idAndStem(value)
+		m.rawID = value
 	case "id":
-		m.otherID = idOf(value)
+		id, stem := idAndStem(value)
+		if m.otherID = id; m.id == 0 {
+			m.stem, m.rawID = stem, value
+		}
 	case "is_error":
 		m.failed = m.failed || string(value) == "true"
 	case "status":
@@ -599,13 +643,7 @@ func unquoted(value []byte) []byte {
 
 // idOf returns the hash of the id in a value; 0 for anything but a string. A response's
 // decoder records the same id by SafeID.
-func idOf(value []byte) uint64 {
-	if len(value) <= len(`""`) || value[0] != '"' {
-		return 0
-	}
-	c := cursor{b: value}
-	return TranscriptID(safeID(c.str()))
-}
+func idOf(value []byte) uint64 { return TranscriptID(idText(value)) }
 
 // readToolCalls reads the calls of an answer and returns their hash.
 func (m *transcriptMessage) readToolCalls(c *cursor, r *transcriptReader) (hash uint64) {
@@ -665,8 +703,10 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 	switch c.peek() {
 	case '"':
 		text := c.raw()
+		hash := hashBytes(text)
 		m.setText(text)
-		return hashBytes(text)
+		m.words.add(text, hash)
+		return hash
 	case '{':
 	default:
 		return c.hash()
@@ -679,8 +719,10 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 		switch k := string(key); {
 		case k == "output" && c.peek() == '"':
 			text := c.raw()
+			hash := hashBytes(text)
 			m.setText(text)
-			p.add(key, hashBytes(text))
+			m.words.add(text, hash)
+			p.add(key, hash)
 		case k == "error":
 			again := *c
 			m.failed = again.nonEmpty() || m.failed
@@ -690,6 +732,7 @@ func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 		}
 	}
 	m.setText(p.text)
+	m.words.add(p.text, p.said)
 	return p.hash()
 }
 
@@ -704,6 +747,7 @@ func (m *transcriptMessage) setText(text []byte) {
 // text as a string.
 type textPart struct {
 	text   []byte
+	said   uint64 // the hash of text
 	typ    []byte // as it is written
 	sum    uint64 // hash of the members
 	others int    // members that make it more than a text
@@ -719,7 +763,8 @@ func (p *textPart) member(c *cursor, key []byte) bool {
 		p.sum += mix(hashBytes(key), hashBytes(p.typ))
 	case "text":
 		p.text = c.raw()
-		p.sum += mix(hashBytes(key), hashBytes(p.text))
+		p.said = hashBytes(p.text)
+		p.sum += mix(hashBytes(key), p.said)
 	default:
 		return false
 	}
@@ -743,9 +788,17 @@ func (p *textPart) plain() bool {
 
 func (p *textPart) hash() uint64 {
 	if p.plain() {
-		return hashBytes(p.text)
+		return p.said
 	}
 	return p.sum
+}
+
+// textHash returns the hash of a text of the message.
+func (m *transcriptMessage) textHash(text []byte) uint64 {
+	if m.calm {
+		return calmHash(text)
+	}
+	return hashBytes(text)
 }
 
 // readParts reads the content of a message: a string, a part, or a list of parts.
@@ -770,8 +823,9 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 	switch c.peek() {
 	case '"':
 		text := c.raw()
-		m.addText(text)
-		m.addPart(hashBytes(text))
+		hash := m.textHash(text)
+		m.addText(text, hash)
+		m.addPart(hash)
 		return
 	case '{':
 	default:
@@ -804,6 +858,7 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 			if len(output.typ) == 0 || string(output.typ) == "tool_result" {
 				r.addOutput(&output)
 				m.outputs++
+				m.words = output.words.append(m.words)
 			}
 		default:
 			p.add(key, part.member(c, string(key)))
@@ -816,7 +871,10 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 		if bytes.HasPrefix(p.text, []byte(billing)) {
 			return
 		}
-		m.addText(p.text)
+		if m.calm {
+			p.said = calmHash(p.text)
+		}
+		m.addText(p.text, p.said)
 	}
 	switch string(p.typ) {
 	case `"tool_use"`:
@@ -825,14 +883,16 @@ func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
 		r.addOutput(&part)
 		m.outputs++
 	}
+	m.words = part.words.append(m.words)
 	m.filled = m.filled || !p.plain()
 	m.setText(p.text)
 	m.addPart(p.hash())
 }
 
-func (m *transcriptMessage) addText(text []byte) {
+func (m *transcriptMessage) addText(text []byte, hash uint64) {
 	m.filled = m.filled || len(text) > len(`""`)
 	m.setText(text)
+	m.words.add(text, hash)
 }
 
 func (m *transcriptMessage) addPart(hash uint64) {

@@ -94,6 +94,7 @@ func verdicts(td ptrace.Traces) map[string]map[string]any {
 
 var isVerdict = map[string]bool{
 	string(semconv.RunOutcomeKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
+	string(semconv.RunForgottenCallsKey): true, string(semconv.RunWarningKey): true,
 	string(semconv.HistoryMissingOutputsKey): true, string(semconv.FailureClassKey): true, string(semconv.FailureCauseKey): true,
 	string(semconv.FailurePhaseKey): true, string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true,
 	string(semconv.FailureSummaryKey): true, string(semconv.FailureSummaryKeyKey): true, string(semconv.FailureEvidenceKey): true,

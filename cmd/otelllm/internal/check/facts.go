@@ -60,6 +60,7 @@ var requestFacts = []fact{
 var otherRequestFacts = []fact{
 	{key: string(semconv.RequestBackgroundKey), valid: isBool},
 	{key: string(semconv.RunInferredKey), valid: isBool},
+	{key: string(semconv.StreamToolCallNamesKey), valid: isTexts},
 	{key: string(otelsemconv.NetworkProtocolVersionKey), valid: isText},
 	{key: string(semconv.ConnectionReusedKey), valid: isBool},
 	{key: string(semconv.ConnectionIdleKey), valid: isSeconds},
@@ -107,6 +108,7 @@ var runFacts = []fact{
 var otherRunFacts = []fact{
 	{key: string(semconv.RunInferredKey), valid: isBool},
 	{key: string(semconv.RunEndKey), valid: isEnum(semconv.ParseRunEnd)},
+	{key: string(semconv.RunPreviousKey), valid: isEnum(semconv.ParseRunPrevious)},
 	{key: string(semconv.RunLoopKey), valid: isCount},
 	{key: string(semconv.RunIDKey), valid: isSpanID},
 	{key: string(semconv.AbortSourceKey), valid: isEnum(semconv.ParseAbortSource)},

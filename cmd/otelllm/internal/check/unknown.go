@@ -17,7 +17,7 @@ var namespaces = []string{
 // verdictNames are attributes of verdicts: they are not facts, and not mistakes.
 var verdictNames = []string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
-	string(semconv.HistoryMissingOutputsKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
+	string(semconv.HistoryMissingOutputsKey), string(semconv.RunForgottenCallsKey), string(semconv.RunWarningKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
 	string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey), string(semconv.FailureOriginKey),
 	string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey), string(semconv.FailureEvidenceKey),
 	string(semconv.FailureMissingEvidenceKey), string(semconv.ClassificationTriggerKey), string(semconv.ClassificationStatusSetKey), string(semconv.ClassificationRulesetKey),

@@ -357,6 +357,7 @@ func classified(t *testing.T, spans []sdktrace.ReadOnlySpan, run *agentRun) map[
 // isVerdict are the attributes of a verdict on a run, but for the trigger.
 var isVerdict = map[string]bool{
 	string(semconv.RunOutcomeKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
+	string(semconv.RunForgottenCallsKey): true, string(semconv.RunWarningKey): true,
 	string(semconv.HistoryMissingOutputsKey): true, string(semconv.FailureClassKey): true, string(semconv.FailureCauseKey): true,
 	string(semconv.FailurePhaseKey): true, string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true,
 	string(semconv.FailureSummaryKey): true, string(semconv.FailureSummaryKeyKey): true, string(semconv.FailureEvidenceKey): true,

@@ -33,6 +33,7 @@ type row struct {
 	Requests  int      `json:"requests,omitempty"`
 	Tools     int      `json:"tools,omitempty"`
 	Recovered int64    `json:"recovered,omitempty"`
+	Warning   bool     `json:"warning,omitempty"`
 	IDs       []string `json:"ids,omitempty"` // that a search finds, beside the trace and the span
 
 	// In a file: where the record is, from 1 on; 0 if the file has no room for it.
@@ -57,6 +58,7 @@ func newRow(r *report.Record) row {
 	}
 	out.Outcome = outcome(r, out.Open, out.Class)
 	out.Recovered, _ = r.Attributes[string(semconv.RunRecoveredFailuresKey)].(int64)
+	out.Warning = text(r, semconv.RunWarningKey) != ""
 	out.addNames(r)
 	for i := range r.Requests {
 		out.addNames(&r.Requests[i])

@@ -32,6 +32,8 @@ type Config struct {
 	Forgotten func([]report.Record)
 	// RetryWait and OutputWait are those of [otelllm.InferredRuns].
 	RetryWait, OutputWait time.Duration
+	// OneAgent is that of [otelllm.InferredRuns].
+	OneAgent bool
 	// Endpoint is where judged spans go besides; nil for nowhere.
 	Endpoint *Endpoint
 	// Sinks get all judged spans, and must not keep them.
@@ -100,7 +102,7 @@ func Start(ctx context.Context, config Config) (*Session, error) {
 		sdktrace.WithBatchTimeout(batchWait), sdktrace.WithExportTimeout(time.Minute)))
 	s.Instrumentation = otelllm.New(
 		otelllm.WithTracerProvider(s.provider),
-		otelllm.WithInferredRuns(otelllm.InferredRuns{RetryWait: config.RetryWait, OutputWait: config.OutputWait}),
+		otelllm.WithInferredRuns(otelllm.InferredRuns{RetryWait: config.RetryWait, OutputWait: config.OutputWait, OneAgent: config.OneAgent}),
 	)
 	return s, nil
 }

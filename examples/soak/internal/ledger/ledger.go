@@ -310,8 +310,8 @@ func (l *Ledger) sum(td ptrace.Traces) uint64 {
 // verdicts are the attributes that llm_classify writes.
 var verdicts = map[string]bool{
 	string(semconv.RunOutcomeKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
-	string(semconv.HistoryMissingOutputsKey): true,
-	string(semconv.FailureClassKey):          true, string(semconv.FailureCauseKey): true, string(semconv.FailurePhaseKey): true,
+	string(semconv.HistoryMissingOutputsKey): true, string(semconv.RunForgottenCallsKey): true, string(semconv.RunWarningKey): true,
+	string(semconv.FailureClassKey): true, string(semconv.FailureCauseKey): true, string(semconv.FailurePhaseKey): true,
 	string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true, string(semconv.FailureSummaryKey): true,
 	string(semconv.FailureSummaryKeyKey): true,
 	string(semconv.FailureEvidenceKey):   true, string(semconv.FailureMissingEvidenceKey): true,

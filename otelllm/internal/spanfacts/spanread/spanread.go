@@ -111,6 +111,7 @@ func Request(s *Span) classify.Request {
 		ToolInputsInvalid:    m.count(semconv.StreamToolInputsInvalidKey),
 		ToolCalls:            m.count(semconv.StreamToolCallsKey),
 		CallIDs:              m.list(semconv.StreamToolCallIDsKey),
+		CallNames:            m.list(semconv.StreamToolCallNamesKey),
 		OpenCallIDs:          m.list(semconv.StreamOpenToolCallIDsKey),
 		ProviderTools:        m.list(semconv.RequestProviderToolsKey),
 		ProviderToolsStarted: m.count(semconv.StreamProviderToolsStartedKey),
@@ -166,6 +167,7 @@ func Run(s *Span) classify.Run {
 		AnnouncedTools:    m.count(semconv.RunToolsKey),
 	}
 	run.EndedBy, _ = semconv.ParseRunEnd(m.text(semconv.RunEndKey))
+	run.Previous, _ = semconv.ParseRunPrevious(m.text(semconv.RunPreviousKey))
 	_, judged := m[semconv.ClassificationTriggerKey]
 	switch {
 	case s.Error && (run.ErrorType != "" || !judged): // without an error type, the status is only the client's verdict

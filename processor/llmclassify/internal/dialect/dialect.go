@@ -71,7 +71,7 @@ func (f Facts) Size() int {
 	case f.Request != nil:
 		r := f.Request
 		size += int(unsafe.Sizeof(*r)) + len(r.Transport.Code) + len(r.Provider.Code) + len(r.Abort.Reason)
-		for _, list := range [...][]string{r.CallIDs, r.OpenCallIDs, r.ProviderTools, r.ProviderToolTypes, r.HistoryCalls, r.HistoryOutputs} {
+		for _, list := range [...][]string{r.CallIDs, r.CallNames, r.OpenCallIDs, r.ProviderTools, r.ProviderToolTypes, r.HistoryCalls, r.HistoryOutputs} {
 			for _, s := range list {
 				size += int(unsafe.Sizeof(s)) + len(s)
 			}

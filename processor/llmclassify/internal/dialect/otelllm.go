@@ -87,6 +87,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.ToolCalls = count(v)
 		case string(semconv.StreamToolCallIDsKey):
 			r.CallIDs = idList(v, lists)
+		case string(semconv.StreamToolCallNamesKey):
+			r.CallNames = list(v, lists)
 		case string(semconv.StreamOpenToolCallIDsKey):
 			r.OpenCallIDs = idList(v, lists)
 		case string(semconv.StreamProviderToolsStartedKey):
@@ -193,6 +195,8 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 			run.AnnouncedTools = count(v)
 		case string(semconv.RunEndKey):
 			run.EndedBy = enumOr(v, semconv.ParseRunEnd, semconv.RunEndUnclear)
+		case string(semconv.RunPreviousKey):
+			run.Previous = enumOr(v, semconv.ParseRunPrevious, semconv.RunPreviousUnset)
 		case string(semconv.ClassificationTriggerKey):
 			judged = true
 		case string(semconv.AbortSourceKey):

@@ -227,7 +227,8 @@ func TestOTelLLMOutputsThatNeverComeBack(t *testing.T) {
 		request(2, ids(), ids("a", "b"), ids("b"), nil),
 	}
 	d := classify.Judge(&run).Run
-	assert.Equal(t, semconv.RunOutcomeSucceeded, d.Outcome)
+	assert.Equal(t, semconv.RunOutcomeFailed, d.Outcome)
+	assert.Equal(t, semconv.CauseOmittedFromRetry, d.Cause)
 	assert.Equal(t, []string{"a"}, d.MissingOutputs)
 
 	run.Requests[1] = request(1, ids(), ids("a", "b"), ids("b"), cut)

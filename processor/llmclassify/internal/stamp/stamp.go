@@ -22,6 +22,7 @@ const (
 	failureAttributes = 11
 	runAttributes     = 5
 	modelAttributes   = 2
+	warningAttributes = 2
 	spanAttributes    = 3
 )
 
@@ -57,6 +58,9 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	if len(d.MissingOutputs) > 0 {
 		room++
 	}
+	if d.Warning != "" {
+		room += warningAttributes
+	}
 	if d.Failed() || own != nil {
 		room += failureAttributes
 	}
@@ -67,6 +71,10 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 		attrs.PutInt(string(semconv.RunRecoveredFailuresKey), int64(d.RecoveredFailures))
 	}
 	putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
+	putStrings(attrs, string(semconv.RunForgottenCallsKey), d.ForgottenCalls)
+	if d.Warning != "" {
+		attrs.PutStr(string(semconv.RunWarningKey), d.Warning)
+	}
 	switch {
 	case d.Failed():
 		failure(attrs, d)

@@ -26,6 +26,8 @@ const (
 	partTimeline
 	partRecovered
 	partMissing
+	partForgotten
+	partWarning
 	partClass
 	partCause
 	partPhase
@@ -45,7 +47,7 @@ const (
 	failureParts  = partClass | partCause | partPhase | partOrigin | partConfidence | partSummary | partSummaryKey | partSafety | partReason
 	runParts      = partOutcome | partTrigger | partRuleset
 	optionalParts = partEvidence | partMissingEvidence
-	optionalOfRun = partTimeline | partRecovered | partMissing
+	optionalOfRun = partTimeline | partRecovered | partMissing | partForgotten | partWarning
 )
 
 // ReadClient reads a verdict that a client wrote: onto the span of a run, or of a request
@@ -84,6 +86,10 @@ func (r *reader) read(key string, v pcommon.Value) bool {
 		return r.sees(partRecovered) && v.Type() == pcommon.ValueTypeInt && v.Int() > 0
 	case string(semconv.HistoryMissingOutputsKey):
 		return r.sees(partMissing) && list(v, classify.MaxIDs)
+	case string(semconv.RunForgottenCallsKey):
+		return r.sees(partForgotten) && list(v, classify.MaxIDs)
+	case string(semconv.RunWarningKey):
+		return r.sees(partWarning) && text(v, maxSummary)
 	case string(semconv.FailureClassKey):
 		return r.sees(partClass) && enum(v, semconv.ParseClass, &d.Class)
 	case string(semconv.FailureCauseKey):

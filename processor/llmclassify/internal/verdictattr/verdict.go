@@ -17,7 +17,7 @@ const ClientScope = "github.com/otelllm/otelllm-go/otelllm"
 // keys are the attributes of a verdict.
 var keys = [...]string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
-	string(semconv.HistoryMissingOutputsKey),
+	string(semconv.HistoryMissingOutputsKey), string(semconv.RunForgottenCallsKey), string(semconv.RunWarningKey),
 	string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey),
 	string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey),
 	string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),

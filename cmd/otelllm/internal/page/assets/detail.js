@@ -71,12 +71,15 @@ function madeGood(run) {
   if (attr(run.rec, 'llm.run.outcome') !== 'recovered') return '';
   const parts = [...run.requests, ...run.tools].filter(p => p.failed);
   const names = [...new Set(parts.map(p => words('class', p.failed) + ' (' + causeOf(p.rec) + ')'))].slice(0, 4);
-  return names.length ? 'What failed on the way: ' + names.join(', ') + '. There is nothing to do.' : '';
+  return names.length ? 'What failed on the way: ' + names.join(', ') + (attr(run.rec, 'llm.run.warning') ? '.' : '. There is nothing to do.') : '';
 }
 
 // nextSteps says what may be repeated, and what would happen twice.
 function nextSteps(run) {
-  if (['succeeded', 'recovered'].includes(attr(run.rec, 'llm.run.outcome'))) return [];
+  if (['succeeded', 'recovered'].includes(attr(run.rec, 'llm.run.outcome'))) {
+    const warning = warned(run);
+    return warning ? [el('section', {class: 'next', 'aria-label': 'What to look at'}, el('h3', {}, 'What to look at'), warning)] : [];
+  }
   const safety = attr(run.rec, 'llm.retry.safety');
   const lone = run.kind !== 'run';
   const rows = [];
@@ -89,7 +92,7 @@ function nextSteps(run) {
     if (tool) rows.push(advice(['Run ', bdi(tool.label, 60), ' again'], tool.rec));
   }
   if (!rows.length) return [];
-  const notes = [twice(run, safety), waits(run), lost(run)].filter(Boolean);
+  const notes = [twice(run, safety), waits(run), lost(run), warned(run)].filter(Boolean);
   return [el('section', {class: 'next', 'aria-label': 'What to do next'}, el('h3', {}, 'What to do next'), el('div', {class: 'advices'}, rows), notes)];
 }
 
@@ -129,6 +132,12 @@ function lost(run) {
   if (!missing.length) return null;
   const name = id => run.tools.find(t => attr(t.rec, 'gen_ai.tool.call.id') === id)?.label;
   return el('p', {class: 'also'}, 'The model never got the output of ', missing.slice(0, 8).map((id, i) => [i > 0 ? ', ' : '', el('code', {}, bdi(name(id) || id, 60))]), '.');
+}
+
+// warned says what a tool may have done without the model's knowledge.
+function warned(run) {
+  const text = attr(run.rec, 'llm.run.warning');
+  return text ? el('p', {class: 'also'}, bdi(text, 512)) : null;
 }
 
 function drawing(run) {

@@ -90,6 +90,7 @@ function did(row) {
   const parts = [plural(row.requests || 0, 'model call')];
   if (row.tools) parts.push(plural(row.tools, 'tool'));
   const text = parts.join(', ');
-  if (row.outcome === 'recovered') return 'Recovered' + (row.recovered ? ' from ' + plural(row.recovered, 'failure') : '');
-  return row.outcome === 'succeeded' ? text : words('outcome', row.outcome) + ' · ' + text;
+  const but = row.warning ? ', with a warning' : '';
+  if (row.outcome === 'recovered') return 'Recovered' + (row.recovered ? ' from ' + plural(row.recovered, 'failure') : '') + but;
+  return row.outcome === 'succeeded' ? text + but : words('outcome', row.outcome) + ' · ' + text;
 }
