@@ -35,7 +35,9 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 		// What net/http answers for a handler that wrote nothing.
 		r.respond(Headers{Status: http.StatusOK, Header: http.Header{}}, now)
 	}
-	r.endOfBody(!cutShort)
+	if r.endOfBody(!cutShort) {
+		e.cutWithinEncoding()
+	}
 	st := r.response.state
 	ofResponse := func() outcome {
 		return e.ofResponse(f.Status, r.response.unexpected, r.response.foreign, st)
