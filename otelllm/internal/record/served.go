@@ -48,8 +48,10 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 	upstreamFailed := up != nil && up.Failed == classify.Yes
 	// A clean end with nothing before it hides a failure. It is not an answer.
 	hides := upstreamFailed && st != nil && empty(st)
+	// An answer without content by its status is no end of the gateway's making.
+	contentless := up != nil && up.Status == f.Status && contentless(f.Status)
 	switch {
-	case st != nil && (st.Err != nil || st.Complete && !hides):
+	case st != nil && (st.Err != nil || st.Complete && !hides || contentless):
 		return ofResponse()
 	case upstreamFailed:
 		return r.failedUpstream(up, cutShort)
