@@ -4,7 +4,7 @@ package redact
 // prefix of a known issuer (see tokens), a JSON Web Token, or more random characters than
 // a name has.
 func Credential[T ~string | ~[]byte](s T) bool {
-	return hasToken(s) || !isID(s) && looksRandom(s, noExemption)
+	return hasToken(s) || !isHexID(s) && looksRandom(s, noExemption)
 }
 
 // minCredential is the length of the shortest credential that is searched for, in bytes.
@@ -19,10 +19,11 @@ type token struct {
 }
 
 var (
-	base62  = setOf(alphanumeric)
-	base64  = setOf(alphanumeric + "_-")
-	encoded = setOf(alphanumeric + "_-+/=.")
-	capital = setOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+	base62   = setOf(alphanumeric)
+	base64   = setOf(alphanumeric + "_-")
+	encoded  = setOf(alphanumeric + "_-+/=.")
+	hexBytes = setOf("0123456789abcdef")
+	capital  = setOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 )
 
 // byStart has the tokens by their first two bytes. With so many of them the first byte alone
@@ -108,13 +109,23 @@ func hasIDPrefix[T ~string | ~[]byte](s T) bool {
 	return false
 }
 
-// maxKnownID bounds an id that is recognized in a field of another kind, in bytes.
-const maxKnownID = 80
-
-// isID reports whether all of s has the shape of an id with a known prefix. In a field that
-// is not for ids it must not hold anything else.
-func isID[T ~string | ~[]byte](s T) bool {
-	return hasIDPrefix(s) && hasShape(s, base64, maxKnownID)
+// isHexID reports whether s is an id with a known prefix whose rest is hex digits, as the
+// responses of OpenAI and vLLM have. A random key of another alphabet behind such a prefix
+// cannot be distinguished from an id, so that it is none in a field that is not for ids.
+func isHexID[T ~string | ~[]byte](s T) bool {
+	n := 0
+	for n < len(s) && hexBytes[s[len(s)-1-n]] {
+		n++
+	}
+	if n < 16 || n > 64 {
+		return false
+	}
+	for _, prefix := range idsByFirst[s[0]] {
+		if len(s) > len(prefix) && len(s) <= len(prefix)+n && string(s[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	return false
 }
 
 // exemption says which random runs are expected in a field.
