@@ -111,7 +111,7 @@ func hasIDPrefix[T ~string | ~[]byte](s T) bool {
 
 // isHexID reports whether s is an id with a known prefix whose rest is hex digits, as the
 // responses of OpenAI and vLLM have. A random key of another alphabet behind such a prefix
-// cannot be distinguished from an id, so that it is none in a field that is not for ids.
+// cannot be distinguished from an id, so it is not exempt in a field that is not for ids.
 func isHexID[T ~string | ~[]byte](s T) bool {
 	n := 0
 	for n < len(s) && hexBytes[s[len(s)-1-n]] {
