@@ -43,7 +43,8 @@ type Decompressor struct {
 	back      chan struct{} // closed when the goroutine is over
 	rest      []byte        // of the last piece that came
 	ending    error         // what the source returns when rest is empty; nil: wait for more
-	plain     []byte        // what was decoded; nil: nothing more, without another piece
+	plain     []byte        // what was decoded; nil: nothing
+	starved   bool          // the goroutine needs another piece
 	over      bool          // the goroutine is over
 	err       error         // when over: why; nil: the encoded body is complete
 	window    int64         // taken of windowsHeld
@@ -51,6 +52,10 @@ type Decompressor struct {
 	failed    error         // the first error of an encoding; the one above it may lose it
 	head      []byte        // the first maxHead bytes of the body
 	begun     bool          // something was decoded
+
+	// buf is what is decoded into: up to start it was passed on, and up to end it is to be.
+	buf        [pieceSize]byte
+	start, end int
 }
 
 // NewDecompressor returns a Decompressor of a body with these headers. It returns nil if an encoding
@@ -158,31 +163,43 @@ var (
 // drain passes what is decoded to plain until the goroutine needs more, or is over.
 func (d *Decompressor) drain(plain func([]byte)) {
 	for !d.over {
-		if d.resume(); d.plain == nil {
+		if d.resume(); d.plain != nil {
+			plain(d.plain)
+		}
+		if d.starved {
 			return
 		}
-		plain(d.plain)
 	}
 }
 
 // resume lets the goroutine run until it has decoded something, needs more, or is over.
 func (d *Decompressor) resume() {
-	d.plain = nil
+	d.plain, d.starved = nil, false
 	if d.turn == nil {
 		d.turn, d.back = make(chan struct{}), make(chan struct{})
 		go d.run()
 	} else {
 		d.turn <- struct{}{}
 	}
-	if _, ok := <-d.back; !ok {
-		d.over, d.plain = true, nil
-	}
+	_, ok := <-d.back
+	d.over = !ok
 }
 
-// wait passes the turn back, and waits until it is the goroutine's again.
-func (d *Decompressor) wait() {
+// wait passes the turn back with what was decoded, and waits until it is the goroutine's again.
+// Most pieces need it once: for what they decode to, and for another one.
+func (d *Decompressor) wait(starved bool) {
+	d.passOn()
+	d.starved = starved
 	d.back <- struct{}{}
 	<-d.turn
+}
+
+// passOn lets plain have what was decoded.
+func (d *Decompressor) passOn() {
+	if d.plain = nil; d.end > d.start {
+		d.plain, d.begun = d.buf[d.start:d.end], true
+	}
+	d.start = d.end
 }
 
 // run is the goroutine.
@@ -201,15 +218,17 @@ func (d *Decompressor) decode() error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, pieceSize)
 	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			d.plain, d.begun = buf[:n], true
-			d.wait()
-		}
-		if err != nil {
+		n, err := from.Read(d.buf[d.end:])
+		if d.end += n; err != nil {
+			d.passOn()
 			return err
+		}
+		if d.end == len(d.buf) {
+			d.wait(false)
+		}
+		if d.start == d.end {
+			d.start, d.end = 0, 0
 		}
 	}
 }
@@ -248,8 +267,10 @@ func (s source) Read(p []byte) (int, error) {
 
 // ReadByte implements io.ByteReader. Without it gzip would read through a buffer.
 func (s source) ReadByte() (byte, error) {
-	if err := s.of.need(); err != nil {
-		return 0, err
+	if len(s.of.rest) == 0 {
+		if err := s.of.need(); err != nil {
+			return 0, err
+		}
 	}
 	b := s.of.rest[0]
 	s.of.rest = s.of.rest[1:]
@@ -262,8 +283,7 @@ func (d *Decompressor) need() error {
 		if d.ending != nil {
 			return d.ending
 		}
-		d.plain = nil
-		d.wait()
+		d.wait(true)
 	}
 	return nil
 }
