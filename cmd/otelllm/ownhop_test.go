@@ -58,6 +58,7 @@ const (
 	hopText  = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"Hello\"}}]}\n\n"
 	hopRole  = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\n\n"
 	hopCall  = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"pay\",\"arguments\":\"{}\"}}]}}]}\n\n"
+	hopThink = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n"
 	hopDone  = "data: [DONE]\n\n"
 	hopError = "data: {\"error\":{\"message\":\"x\",\"type\":\"server_error\",\"code\":\"server_error\"}}\n\n"
 )
@@ -81,11 +82,11 @@ func hopAnswers() map[string]answer {
 		"half a document":   {contentType: "application/json", body: `{"id":"c","choices":[{"index":0,`},
 		"broken history":    {status: 400, contentType: "application/json", body: `{"error":{"message":"x","code":"previous_response_not_found"}}`},
 	}
-	for _, begin := range []struct{ name, body string }{{"empty", hopRole}, {"text", hopText}, {"call", hopCall}, {"text, call", hopText + hopCall}} {
+	for _, begin := range []struct{ name, body string }{{"empty", hopRole}, {"reasoning", hopThink}, {"text", hopText}, {"call", hopCall}, {"text, call", hopText + hopCall}} {
 		for _, end := range []string{"", "reset", "closed", "leaves"} {
 			all[begin.name+", cut "+end] = answer{body: begin.body, end: end}
 		}
-		for _, reason := range []string{"stop", "length", "content_filter", "tool_calls", "error"} {
+		for _, reason := range []string{"stop", "length", "content_filter", "tool_calls", "error", "moonrise", "network_error"} {
 			all[begin.name+", "+reason] = answer{body: begin.body + hopFinish(reason) + hopDone}
 			all[begin.name+", "+reason+" without an end"] = answer{body: begin.body + hopFinish(reason)}
 		}

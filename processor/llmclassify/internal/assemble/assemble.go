@@ -644,7 +644,8 @@ func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 	}
 	depths := depthsOf(s)
 	slices.SortStableFunc(failed, func(a, b int) int {
-		switch x, y := unexplained(verdicts[a]), unexplained(verdicts[b]); {
+		const empty = semconv.ClassEmptyCompletion
+		switch x, y := verdicts[a].Class == empty, verdicts[b].Class == empty; {
 		case x != y: // an empty answer explains nothing that another failure does
 			if y {
 				return -1
