@@ -4,7 +4,9 @@ module github.com/otelllm/otelllm-go/bench
 go 1.26.0
 
 require (
+	github.com/andybalholm/brotli v1.2.8
 	github.com/anthropics/anthropic-sdk-go v1.84.0
+	github.com/klauspost/compress v1.20.3
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor v0.159.0
@@ -27,11 +29,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0
 	golang.org/x/sys v0.48.0
 	google.golang.org/genai v1.77.0
-)
-
-require (
-	github.com/andybalholm/brotli v1.2.8 // indirect
-	github.com/klauspost/compress v1.20.3 // indirect
 )
 
 require (

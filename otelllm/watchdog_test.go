@@ -173,7 +173,11 @@ var watchedCalls = []watchedCall{
 	{name: "after the terminal event", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, parts: []part{{1 * sec, firstText}, {2 * sec, chatStop + chatDone}, {500 * sec, keepalive}}, then: io.EOF, at: 500 * sec},
 	{name: "an HTTP error is not a stream", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, header: sec, status: 503, kind: "application/json", parts: []part{{100 * sec, `{"error":{}}`}}, then: io.EOF, end: semconv.StreamEndHTTPError, at: 100 * sec},
 	{name: "an HTTP error that goes silent", limits: Watchdog{Total: 10 * sec}, header: sec, status: 503, kind: "application/json", parts: []part{{2 * sec, `{"error":{}}`}}, end: semconv.StreamEndHTTPError, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 10 * sec}, at: 10 * sec},
-	{name: "an unreadable body is not watched for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, coding: "gzip", parts: []part{{100 * sec, "x"}, {200 * sec, "y"}}, then: io.EOF, end: semconv.StreamEndUnset, at: 200 * sec},
+	{name: "an unreadable body is not watched for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, coding: "compress", parts: []part{{100 * sec, "x"}, {200 * sec, "y"}}, then: io.EOF, end: semconv.StreamEndUnset, at: 200 * sec},
+	{name: "a body that is not gzip is not watched for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, coding: "gzip", parts: []part{{5 * sec, firstText}, {200 * sec, "y"}}, then: io.EOF, end: semconv.StreamEndUnset, at: 200 * sec},
+	{name: "progress under gzip", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, coding: "gzip", parts: timed(encodedPieces(codings[0].open, firstText, chatText, chatText, chatStop+chatDone), 9*sec), then: io.EOF, at: 45 * sec},
+	{name: "keepalives under zstd", limits: Watchdog{Idle: 10 * sec}, coding: "zstd", parts: timed(encodedPieces(codings[4].open, firstText, keepalive, keepalive, keepalive), 4*sec), fires: semconv.WatchdogKindIdle, at: 14 * sec},
+	{name: "silence under br", limits: Watchdog{Idle: 10 * sec}, coding: "br", parts: timed(encodedPieces(codings[3].open, firstText)[:1], 4*sec), fires: semconv.WatchdogKindIdle, at: 14 * sec},
 	{name: "Connect", limits: Watchdog{Connect: 10 * sec}, hooks: true, conn: never, header: never, fires: semconv.WatchdogKindConnect, at: 10 * sec},
 	{name: "Connect in time, late headers", limits: Watchdog{Connect: 10 * sec}, hooks: true, conn: 9 * sec, header: 100 * sec, parts: []part{{101 * sec, firstText + chatStop + chatDone}}, then: io.EOF, at: 101 * sec},
 	{name: "Connect if connections are not reported", limits: Watchdog{Connect: 10 * sec}, header: 100 * sec, parts: []part{{101 * sec, firstText + chatStop + chatDone}}, then: io.EOF, at: 101 * sec},
@@ -205,6 +209,14 @@ var watchedCalls = []watchedCall{
 			{30 * sec, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"b\"}]},\"index\":1}]}\n\n"},
 		}, fires: semconv.WatchdogKindIdle, at: 40 * sec, span: "generate_content gpt-5",
 	},
+}
+
+// timed returns texts as parts, one after every so much time.
+func timed(texts []string, every time.Duration) (parts []part) {
+	for i, text := range texts {
+		parts = append(parts, part{time.Duration(i+1) * every, text})
+	}
+	return parts
 }
 
 // TestWatchdogs plays calls by the clock, with the errors of both HTTP versions.
@@ -315,7 +327,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 		assert.Equal(t, "watchdog_timeout/"+tt.fires.String()+" watchdog", d.Class.String()+"/"+d.Cause.String()+" "+d.Origin.String())
 	} else {
 		end := tt.end
-		if end == semconv.StreamEndUnset && tt.coding == "" {
+		if end == semconv.StreamEndUnset && (tt.coding == "" || tt.then == io.EOF && tt.at == 45*sec) {
 			end = semconv.StreamEndTerminalEvent
 		}
 		if end == semconv.StreamEndUnset {

@@ -89,8 +89,11 @@ def _safely(f, *args):
 _NAME = re.compile(r'[\w.:/@-]{1,128}', re.ASCII)
 _MODEL = re.compile(r'[\w.:/@\[\]()+#~,-]{1,256}', re.ASCII)
 _TOKEN = re.compile(
-    r'(?<![A-Za-z0-9])(?:sk-|sk_|rk_|AIza|AQ\.|ya29\.|GOCSPX-|hf_|gsk_|xai-|pplx-|csk-|nvapi-|r8_|tvly-|ABSK|dapi|lsv2_|pcsk_|AKIA|ASIA|'
-    r'gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hvs\.|glsa_|xox[abeprs]-|xapp-|SG\.|whsec_|eyJ|[Bb]earer[_:-])[\w-]{8,}', re.ASCII)
+    r'(?<![A-Za-z0-9])(?:(?:sk-|sk_|rk_|pk_live_|pk-lf-|AIza|AQ\.|ya29\.|GOCSPX-|hf_|gsk_|xai-|pplx-|csk-|nvapi-|r8_|tvly-|ABSK|dapi|lsv2_|pcsk_|'
+    r'A[KS]IA|ABIA|ACCA|LTAI|gh[pousr]_|github_pat_|gl(?:pat|dt|ft|rt|ptt|oas)-|npm_|pypi-|rubygems_|dckr_[po]at_|hv[sb]\.|glsa_|glc_|xox[a-eoprs]-|'
+    r'xapp-|SG\.|whsec_|sb_secret_|sbp_|pscale_(?:tkn|pw|oauth)_|PMA[KT]-|nf[pocu]_|vc[pkair]_|tskey-|lin_(?:api|oauth)_|apify_api_|fig[dopu]_|'
+    r'ntn_|shp(?:at|ca|pa|ss)_|do[opr]_v1_|sntry[su]_|sgp_|NRAK-|CFPAT-|HRKU-|xkeysib-|ph[xcs]_|rpa_|e2b_|bb_live_|rzp_live_|'
+    r'eyJ|[Bb]earer[_:-])[\w-]{8,}|(?:re_|fk-|fc-|key-|secret_)[\w-]{20,})', re.ASCII)
 _RUN = re.compile(r'[A-Za-z0-9]{24,}')
 
 

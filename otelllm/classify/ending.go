@@ -203,14 +203,8 @@ func (e ending) classify() classification {
 	case e.complete() && (e.answer == answerInvalid || e.answer == answerText && e.finish == FinishToolCalls):
 		return classification{semconv.ClassProtocolViolation, semconv.CauseInvalidToolInput, semconv.OriginProvider}
 
-	case e.empty() && e.upstream.Failed == Yes:
-		return classification{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
-
-	case e.empty() && e.answer == answerReasoning:
-		return classification{semconv.ClassEmptyCompletion, semconv.CauseReasoningOnly, semconv.OriginProvider}
-
 	case e.empty():
-		return classification{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
+		return e.emptiness()
 
 	case e.failed == Yes:
 		return classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
@@ -244,6 +238,21 @@ func (u Upstream) shutDown() bool {
 func (e ending) empty() bool {
 	due := e.finish != FinishNothingDue && e.finish != FinishCompacted && e.finish != FinishWaiting
 	return e.complete() && due && (e.answer == answerNone || e.answer == answerReasoning)
+}
+
+// emptiness returns the classification of an empty answer. A gateway that got a failure of its
+// upstream hid it. One that got an empty answer has passed it on, and so is not to blame.
+func (e ending) emptiness() classification {
+	switch up := e.upstream; {
+	case up.Failed == Yes && up.Class == semconv.ClassEmptyCompletion:
+		return classification{up.Class, up.Cause, up.Origin}
+	case up.Failed == Yes:
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
+	case e.answer == answerReasoning:
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseReasoningOnly, semconv.OriginProvider}
+	default:
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
+	}
 }
 
 // providerFailure returns the classification of an error status or an error event of this

@@ -316,6 +316,8 @@ func TestRows(t *testing.T) {
 		{"nothing known of a failure", ending{failed: Yes}, "unclassified/unknown/unknown"},
 		{"nothing known", ending{}, "//"},
 		{"nothing in it", ending{end: terminal, finish: FinishStop, answer: answerNone}, "empty_completion/no_content/provider"},
+		{"nothing in it, upstream neither", ending{end: terminal, finish: FinishStop, answer: answerNone, upstream: Upstream{Failed: Yes, Class: semconv.ClassEmptyCompletion, Cause: semconv.CauseNoContent, Origin: semconv.OriginProvider}}, "empty_completion/no_content/provider"},
+		{"nothing in it, upstream's upstream failed", ending{end: terminal, finish: FinishStop, answer: answerNone, upstream: Upstream{Failed: Yes, Class: semconv.ClassEmptyCompletion, Cause: semconv.CauseSwallowedError, Origin: semconv.OriginGateway}}, "empty_completion/swallowed_error/gateway"},
 		{"nothing in it, upstream failed", ending{end: terminal, finish: FinishStop, answer: answerNone, upstream: Upstream{Failed: Yes}}, "empty_completion/swallowed_error/gateway"},
 		{"nothing seen in it", ending{end: terminal, finish: FinishStop}, "//"},
 		{"nothing was due", ending{end: terminal, finish: FinishNothingDue, answer: answerNone}, "//"},

@@ -60,8 +60,8 @@ type Body struct {
 	io.ReadCloser
 	BodyConfig
 
-	encoding string // see the function encoding
-	readable bool
+	encodings encodings
+	readable  bool // all of them can be undone
 
 	mu sync.Mutex
 	// Everything below is guarded by mu: the transport reads the body on a
@@ -93,7 +93,7 @@ type BodyConfig struct {
 // NewBody returns a Body that reads from body.
 func NewBody(body io.ReadCloser, c BodyConfig) *Body {
 	b := &Body{ReadCloser: body, BodyConfig: c}
-	b.encoding, b.readable = encoding(c.Header)
+	b.encodings, b.readable = encodingsOf(c.Header)
 	b.Header = nil // it may be the caller's again
 	return b
 }
@@ -146,8 +146,8 @@ func (b *Body) saw(try int, p []byte, err error) {
 	if body == nil || !b.readable {
 		return
 	}
-	if b.encoding != "" {
-		d := decode(b.encoding, body, maxDecoding)
+	if len(b.encodings) > 0 {
+		d := decode(b.encodings, body, maxDecoding)
 		if d == nil {
 			return
 		}

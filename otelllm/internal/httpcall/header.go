@@ -139,10 +139,6 @@ func MediaType(h http.Header) string {
 // ContentEncoded reports whether a body with these headers is compressed, or otherwise
 // encoded.
 func ContentEncoded(h http.Header) bool {
-	switch Value(h, "Content-Encoding") {
-	case "", "identity":
-		return false
-	default:
-		return true
-	}
+	all, _ := encodingsOf(h)
+	return len(all) > 0
 }

@@ -48,9 +48,9 @@ func (v *Preview) look() {
 	if body, v.present = inMemory(v.req.Body); !v.present || len(body) > maxRequest {
 		return
 	}
-	if name, _ := encoding(v.req.Header); name == "" {
+	if encoded, readable := encodingsOf(v.req.Header); len(encoded) == 0 && readable {
 		v.read, v.plain = true, body
-	} else if v.decoded = decode(name, body, maxDecoding); v.decoded != nil {
+	} else if v.decoded = decode(encoded, body, maxDecoding); v.decoded != nil {
 		v.read, v.plain = true, v.decoded.plain
 	}
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -88,8 +89,16 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 		}
 		return e.noResponse()
 	}
-	r.endOfBody(e.Reason == EOF)
+	if r.endOfBody(e.Reason == EOF) {
+		e.cutWithinEncoding()
+	}
 	return e.ofResponse(r.facts.Status, r.response.unexpected, r.response.foreign, r.response.state)
+}
+
+// cutWithinEncoding makes of a clean end what it is to a reader that undoes the encoding of the
+// body, the end of which is missing.
+func (e *Ending) cutWithinEncoding() {
+	e.Reason, e.Failure = Failed, netcause.Of(io.ErrUnexpectedEOF, semconv.TransportStageBody)
 }
 
 // stage returns, with mu held, where the request was.

@@ -449,5 +449,6 @@ func (r *Recorder) abandon() *inferred.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Store(ended)
+	r.response.decompressor.Stop()
 	return r.inferred
 }

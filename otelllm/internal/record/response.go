@@ -1,6 +1,7 @@
 package record
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,9 +23,13 @@ type response struct {
 	started  bool          // by its headers, or by its first event
 	protocol wire.Protocol // nil: it does not come over HTTP
 	decoder  wire.Decoder  // nil: the body is not read
-	manual   *wire.Manual  // nil: the application does not report it step by step
-	state    *wire.State   // what the response has said; nil: nothing yet, or it cannot be read
-	arrived  time.Time     // when the last bytes of the body came
+	// decompressor undoes the encodings of the body; nil: it has none. undecoded: it has one
+	// that cannot be undone, so that the rest of the body is not read.
+	decompressor *httpcall.Decompressor
+	undecoded    bool
+	manual       *wire.Manual // nil: the application does not report it step by step
+	state        *wire.State  // what the response has said; nil: nothing yet, or it cannot be read
+	arrived      time.Time    // when the last bytes of the body came
 	// unexpected: the status is no error, and no answer either.
 	unexpected bool
 	// foreign: the request turned out to be no model call, so its answer is not decoded.
@@ -98,7 +103,7 @@ func (r *Recorder) asksStream() bool {
 
 // Headers are the status and the headers of a response over HTTP. Encoded says that the
 // body is compressed and reaches its reader so: the application asked for the compression
-// and undoes it itself.
+// and undoes it itself. The recorder undoes it in a copy.
 type Headers struct {
 	Status  int
 	Header  http.Header
@@ -134,11 +139,15 @@ func (r *Recorder) respond(h Headers, now time.Time) {
 	}
 	resp.foreign = r.body.tee.Foreign()
 	resp.unexpected = deadEnd(h.Status, h.Header)
+	if h.Encoded && !resp.foreign {
+		resp.decompressor = httpcall.NewDecompressor(h.Header)
+		resp.undecoded = resp.decompressor == nil
+	}
 	switch {
 	case resp.foreign:
 	case h.Status >= 400:
 		resp.errorResponse = &errorResponse{header: h.Header, retryAfter: httpcall.RetryAfter(h.Header, now)}
-	case h.Encoded:
+	case resp.undecoded:
 		f.Unread = true
 	case h.Status < 200, h.Status >= 300:
 		// Nothing that could be read: a redirect.
@@ -173,7 +182,7 @@ func (r *Recorder) giveUp() {
 	if recover() == nil {
 		return
 	}
-	r.facts.Unread, r.response.decoder = true, nil
+	r.facts.Unread, r.response.undecoded, r.response.decoder = true, true, nil
 	if st := r.response.state; st != nil {
 		st.Unread, st.GaveUp = true, true
 	}
@@ -202,20 +211,39 @@ func (r *Recorder) Read(p []byte, now time.Time) (progress, silent bool) {
 func (r *Recorder) read(p []byte, now time.Time) {
 	defer r.giveUp()
 	r.facts.Bytes += int64(len(p))
-	if len(p) == 0 {
+	resp := &r.response
+	if len(p) == 0 || resp.undecoded || resp.decoder == nil && resp.errorResponse == nil {
 		return
 	}
-	if e := r.response.errorResponse; e != nil {
+	before := r.events()
+	resp.arrived = now
+	if resp.decompressor == nil {
+		resp.readPlain(p)
+	} else if resp.decompressor.Write(p, resp.readPlain) != nil {
+		r.cannotDecode()
+	}
+	r.progress(before, now)
+}
+
+// readPlain takes the next bytes of the body, which have no encoding any more.
+func (resp *response) readPlain(p []byte) {
+	if e := resp.errorResponse; e != nil {
 		e.body = append(e.body, p[:min(len(p), maxErrorBody-len(e.body))]...)
-		return
+	} else {
+		resp.decoder.Write(p)
 	}
+}
+
+// cannotDecode records, with mu held, that the rest of the body cannot be decoded. It is not a
+// failure: its reader may have other means.
+func (r *Recorder) cannotDecode() {
+	r.response.undecoded = true
 	if r.response.decoder == nil {
 		return
 	}
-	before := r.response.state.Events
-	r.response.arrived = now
-	r.response.decoder.Write(p)
-	r.progress(before, now)
+	r.response.decoder.Cut()
+	st := r.response.state
+	r.facts.Unread, st.Unread, st.GaveUp = true, true, true
 }
 
 // events returns, with mu held, how many semantic events have come.
@@ -227,25 +255,39 @@ func (r *Recorder) events() int {
 }
 
 // endOfBody lets the decoder take, with mu held, what no blank line had ended. Whole:
-// the body came to its end.
-func (r *Recorder) endOfBody(whole bool) {
-	if r.response.decoder == nil {
-		return
+// the body came to its end. endOfBody reports whether it did although the end of its encoding
+// is missing: the body was cut before it came here.
+func (r *Recorder) endOfBody(whole bool) (cut bool) {
+	resp := &r.response
+	if resp.undecoded || resp.decoder == nil && resp.decompressor == nil {
+		return false
 	}
 	defer r.giveUp()
-	before := r.response.state.Events
-	if whole {
-		r.response.decoder.Close()
-	} else {
-		r.response.decoder.Cut()
+	before := r.events()
+	if resp.decompressor != nil {
+		switch err := resp.decompressor.Close(resp.readPlain); {
+		case err == nil:
+		case err == io.ErrUnexpectedEOF: //nolint:errorlint // it is returned bare
+			cut, whole = whole, false
+		default:
+			r.cannotDecode()
+		}
 	}
-	r.progress(before, r.response.arrived)
+	switch {
+	case resp.decoder == nil, resp.undecoded:
+	case whole:
+		resp.decoder.Close()
+	default:
+		resp.decoder.Cut()
+	}
+	r.progress(before, resp.arrived)
+	return cut
 }
 
 // progress updates, with mu held, the clocks of semantic progress. Before is how
 // many events there had been; all new ones arrived at now.
 func (r *Recorder) progress(before int, now time.Time) {
-	if r.response.state.Events == before {
+	if r.events() == before {
 		return
 	}
 	at := now.Sub(r.start)
@@ -264,8 +306,9 @@ func (r *Recorder) progress(before int, now time.Time) {
 	r.times.progress(r.response.state, now)
 }
 
-// release returns, with the recorder's mu held, the memory of the decoder.
+// release returns, with the recorder's mu held, the memory of the decoders.
 func (resp *response) release() {
+	resp.decompressor.Stop()
 	if resp.decoder != nil {
 		resp.decoder.Release()
 		resp.decoder = nil

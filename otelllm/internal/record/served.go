@@ -35,7 +35,9 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 		// What net/http answers for a handler that wrote nothing.
 		r.respond(Headers{Status: http.StatusOK, Header: http.Header{}}, now)
 	}
-	r.endOfBody(!cutShort)
+	if r.endOfBody(!cutShort) {
+		e.cutWithinEncoding()
+	}
 	st := r.response.state
 	ofResponse := func() outcome {
 		return e.ofResponse(f.Status, r.response.unexpected, r.response.foreign, st)
@@ -46,8 +48,10 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 	upstreamFailed := up != nil && up.Failed == classify.Yes
 	// A clean end with nothing before it hides a failure. It is not an answer.
 	hides := upstreamFailed && st != nil && empty(st)
+	// An answer without content by its status is no end of the gateway's making.
+	contentless := up != nil && up.Status == f.Status && contentless(f.Status)
 	switch {
-	case st != nil && (st.Err != nil || st.Complete && !hides):
+	case st != nil && (st.Err != nil || st.Complete && !hides || contentless):
 		return ofResponse()
 	case upstreamFailed:
 		return r.failedUpstream(up, cutShort)

@@ -4,7 +4,7 @@ package redact
 // prefix of a known issuer (see tokens), a JSON Web Token, or more random characters than
 // a name has.
 func Credential[T ~string | ~[]byte](s T) bool {
-	return hasToken(s) || looksRandom(s, noExemption)
+	return hasToken(s) || !isHexID(s) && looksRandom(s, noExemption)
 }
 
 // minCredential is the length of the shortest credential that is searched for, in bytes.
@@ -19,90 +19,24 @@ type token struct {
 }
 
 var (
-	base62  = setOf(alphanumeric)
-	base64  = setOf(alphanumeric + "_-")
-	encoded = setOf(alphanumeric + "_-+/=.")
-	capital = setOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+	base62   = setOf(alphanumeric)
+	base64   = setOf(alphanumeric + "_-")
+	encoded  = setOf(alphanumeric + "_-+/=.")
+	hexBytes = setOf("0123456789abcdef")
+	capital  = setOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 )
 
-// tokens are the credentials that are recognized by their prefix. The lengths are shorter
-// than those of issued tokens, so that a token that was cut is recognized too.
-var tokens = [...]token{
-	// Model providers and their gateways. sk- is the prefix of OpenAI (sk-proj-,
-	// sk-svcacct-), Anthropic (sk-ant-), OpenRouter (sk-or-), DeepSeek, LiteLLM and
-	// Langfuse.
-	{"sk-", base64, 16, true},
-	{"sk-ant-", base64, 8, false},
-	{"sk-proj-", base64, 8, false},
-	{"sk_", base62, 20, true}, // ElevenLabs
-	{"AIza", base64, 16, true},
-	{"AQ.", base64, 20, true},
-	{"ya29.", base64, 12, false},
-	{"GOCSPX-", base64, 12, false},
-	{"1//0", base64, 20, true},
-	{"hf_", base62, 20, true},
-	{"gsk_", base62, 20, true},
-	{"xai-", base62, 20, true},
-	{"pplx-", base62, 20, true},
-	{"csk-", base62, 20, true},
-	{"fw_", base62, 20, true},
-	{"nvapi-", base64, 20, true},
-	{"tgp_v1_", base64, 20, true},
-	{"r8_", base62, 20, true},
-	{"jina_", base62, 20, true},
-	{"tvly-", base64, 20, true},
-	{"ABSK", encoded, 40, true}, // Bedrock
-	{"bedrock-api-key-", encoded, 16, true},
-	{"dapi", base62, 32, true}, // Databricks
-	{"lsv2_", base64, 20, true},
-	{"pcsk_", base64, 20, true},
-	// Clouds, code hosting and package registries.
-	{"AKIA", capital, 12, false},
-	{"ASIA", capital, 12, true},
-	{"ghp_", base62, 12, true},
-	{"gho_", base62, 12, true},
-	{"ghu_", base62, 12, true},
-	{"ghs_", base62, 12, true},
-	{"ghr_", base62, 12, true},
-	{"github_pat_", base64, 12, true},
-	{"glpat-", base64, 12, true},
-	{"npm_", base62, 20, true},
-	{"pypi-", base64, 40, true},
-	{"dckr_pat_", base64, 16, true},
-	{"hvs.", base64, 16, true},
-	{"glsa_", base64, 20, true},
-	{"xoxa-", base64, 10, true},
-	{"xoxb-", base64, 10, true},
-	{"xoxe-", base64, 10, true},
-	{"xoxp-", base64, 10, true},
-	{"xoxr-", base64, 10, true},
-	{"xoxs-", base64, 10, true},
-	{"xapp-", base64, 10, true},
-	{"SG.", base64, 16, true},
-	{"sk_live_", base62, 10, true},
-	{"sk_test_", base62, 10, true},
-	{"rk_live_", base62, 10, true},
-	{"whsec_", base62, 16, true},
-	// JSON Web Tokens: eyJ is {" in base64.
-	{"eyJ", base64, 12, true},
-	// The value of a header.
-	{"Bearer ", encoded, 8, true},
-	{"Bearer_", encoded, 16, true},
-	{"Bearer-", encoded, 16, true},
-	{"Bearer:", encoded, 8, true},
-	{"bearer ", encoded, 8, true},
-	{"bearer_", encoded, 16, true},
-	{"bearer-", encoded, 16, true},
-	{"bearer:", encoded, 8, true},
-}
-
-// byFirst has the tokens by the first byte of their prefix.
-var byFirst = func() (t [256][]token) {
+// byStart has the tokens by their first two bytes. With so many of them the first byte alone
+// would leave too many to compare.
+var byStart = func() (t [1024][]token) {
 	for _, k := range tokens {
-		t[k.prefix[0]] = append(t[k.prefix[0]], k)
+		at := &t[startOf(k.prefix[0], k.prefix[1])]
+		*at = append(*at, k)
 	}
 	return t
 }()
+
+func startOf(first, second byte) uint { return (uint(first)<<5 ^ uint(second)) & 1023 }
 
 // hasToken reports whether a token of a known issuer begins in s at the start of a word.
 func hasToken[T ~string | ~[]byte](s T) bool {
@@ -110,11 +44,12 @@ func hasToken[T ~string | ~[]byte](s T) bool {
 		return false
 	}
 	before := false // whether the previous byte is a letter or a digit
-	for i := range len(s) {
+	for i := range len(s) - 1 {
 		c := s[i]
 		if !before {
-			for k := range byFirst[c] {
-				if startsWithToken(s[i:], &byFirst[c][k]) {
+			list := byStart[startOf(c, s[i+1])]
+			for k := range list {
+				if startsWithToken(s[i:], &list[k]) {
 					return true
 				}
 			}
@@ -174,6 +109,25 @@ func hasIDPrefix[T ~string | ~[]byte](s T) bool {
 	return false
 }
 
+// isHexID reports whether s is an id with a known prefix whose rest is hex digits, as the
+// responses of OpenAI and vLLM have. A random key of another alphabet behind such a prefix
+// cannot be distinguished from an id, so it is not exempt in a field that is not for ids.
+func isHexID[T ~string | ~[]byte](s T) bool {
+	n := 0
+	for n < len(s) && hexBytes[s[len(s)-1-n]] {
+		n++
+	}
+	if n < 16 || n > 64 {
+		return false
+	}
+	for _, prefix := range idsByFirst[s[0]] {
+		if len(s) > len(prefix) && len(s) <= len(prefix)+n && string(s[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	return false
+}
+
 // exemption says which random runs are expected in a field.
 type exemption uint8
 
@@ -206,6 +160,9 @@ func looksRandom[T ~string | ~[]byte](s T, except exemption) bool {
 	if len(s) <= limit {
 		return false
 	}
+	if hasSecretKey(s) {
+		return true
+	}
 	random, start := 0, 0
 	for i := 0; i <= len(s); i++ {
 		if i < len(s) && wordBytes[s[i]] {
@@ -217,6 +174,34 @@ func looksRandom[T ~string | ~[]byte](s T, except exemption) bool {
 		start = i + 1
 	}
 	return random > limit
+}
+
+// secretKey is the length of a secret access key of AWS, which has no prefix: base64 with its
+// plus and slash, so that it may be several runs.
+const secretKey = 40
+
+// hasSecretKey reports whether s contains 40 characters that may be a secret access key: with
+// letters of both cases, digits, and few words.
+func hasSecretKey[T ~string | ~[]byte](s T) bool {
+	start := 0
+	for i := 0; i <= len(s); i++ {
+		if i < len(s) && (wordBytes[s[i]] || s[i] == '/' || s[i] == '+') {
+			continue
+		}
+		if run := s[start:i]; len(run) == secretKey && mixedCase(run) && 3*lettersInWords(run) < 2*secretKey {
+			return true
+		}
+		start = i + 1
+	}
+	return false
+}
+
+func mixedCase[T ~string | ~[]byte](s T) bool {
+	var lower, upper, digit bool
+	for i := range len(s) {
+		lower, upper, digit = lower || lowerCase(s[i]), upper || upperCase(s[i]), digit || '0' <= s[i] && s[i] <= '9'
+	}
+	return lower && upper && digit
 }
 
 // exempted reports whether the run consists of digits, or may be random in this field.

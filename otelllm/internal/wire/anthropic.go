@@ -24,7 +24,7 @@ type anthropicMessages struct {
 	versioned bool
 }
 
-var messagesDecoders decoders[messagesReader, *messagesReader]
+var messagesDecoders = decoders[messagesReader, *messagesReader]{envelope: messagesEnvelope}
 
 func (anthropicMessages) Name() string      { return "anthropic_messages" }
 func (anthropicMessages) Operation() string { return "chat" }

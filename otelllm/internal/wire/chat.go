@@ -18,7 +18,7 @@ func (openAIChat) Name() string                    { return "openai_chat" }
 func (openAIChat) Operation() string               { return "chat" }
 func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
-var chatDecoders decoders[chatReader, *chatReader]
+var chatDecoders = decoders[chatReader, *chatReader]{envelope: chatEnvelope}
 
 func (openAIChat) NewDecoder(ct string) Decoder { return chatDecoders.get(ct, 0) }
 

@@ -56,6 +56,9 @@ type bodyDecoder struct {
 	inner   []byte               // the event inside the last chunk; its memory is reused
 	cutLine bool                 // when lined: the beginning of the current line was dropped
 
+	envelope *envelope // of the protocol; nil: every form is taken for its own
+	form     form      // of the payloads so far
+
 	provisional    bool                   // the state's violation is how the body began: an event withdraws it
 	laterViolation semconv.TransportCause // when provisional: the first violation after that
 }
@@ -79,7 +82,10 @@ type decoder[R any, P interface {
 type decoders[R any, P interface {
 	*R
 	reader
-}] struct{ released sync.Pool }
+}] struct {
+	released sync.Pool
+	envelope *envelope
+}
 
 func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 	d, ok := ds.released.Get().(*decoder[R, P])
@@ -88,6 +94,7 @@ func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 	}
 	d.from = ds
 	d.init(contentType, P(&d.reader), f)
+	d.envelope = ds.envelope
 	return d
 }
 
@@ -236,6 +243,8 @@ func (d *bodyDecoder) readDocument(data []byte) {
 			d.tally.fail(&f)
 		}
 	}
+	d.sawForm(data)
+	d.judgeForm()
 	d.state.Terminal = true
 	if d.state.Complete {
 		d.state.Phase = semconv.PhaseStreamEnd
@@ -268,6 +277,7 @@ func (d *bodyDecoder) flush() {
 	case lined:
 		d.payload(nil, d.line, true)
 	}
+	d.judgeForm()
 	d.stop()
 }
 
@@ -355,6 +365,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	if isDone(data) {
 		d.state.Events++
 		d.reader.done()
+		d.judgeForm()
 		return
 	}
 	v := d.event(name, data)
@@ -364,6 +375,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	switch v {
 	case progress:
 		d.state.Events++
+		d.sawForm(data)
 	case keepalive:
 		d.state.Keepalives++
 	default:
@@ -383,7 +395,7 @@ func (d *bodyDecoder) event(name, data []byte) payloadKind {
 		if data, ok = d.unwrap(data); !ok {
 			return malformed
 		}
-		name = nil
+		name, d.form = nil, formOwn
 	}
 	if delta := d.fast.find(name, data); delta != nil {
 		addDelta(d.reader, delta)

@@ -32,7 +32,7 @@ func HasTerminalEvent(p Protocol) bool {
 	return !silent
 }
 
-var geminiDecoders decoders[geminiReader, *geminiReader]
+var geminiDecoders = decoders[geminiReader, *geminiReader]{envelope: geminiEnvelope}
 
 func (gemini) NewDecoder(ct string) Decoder { return geminiDecoders.get(ct, formArray) }
 

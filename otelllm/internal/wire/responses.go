@@ -23,7 +23,7 @@ func (openAIResponses) Provider() string                { return "openai" }
 func (openAIResponses) Operation() string               { return "chat" }
 func (openAIResponses) ReadError(_ int, b []byte) Error { return readError(b) }
 
-var responsesDecoders decoders[responsesReader, *responsesReader]
+var responsesDecoders = decoders[responsesReader, *responsesReader]{envelope: responsesEnvelope}
 
 func (p openAIResponses) NewDecoder(ct string) Decoder {
 	d := responsesDecoders.get(ct, 0)

@@ -138,7 +138,7 @@ func TestResponses(t *testing.T) {
 		{"a background response", jsonType, `{"id":"resp_1","model":"gpt-x","status":"queued","output":[]}`, all(resp, events(1), ended("queued"))},
 		{"a whole response, cut", jsonType, `{"id":"resp_1","status":"completed","output":[]`, nil},
 		{"a whole error", jsonType, `{"error":{"type":"t","code":"c"}}`, all(events(1), failed(Error{Type: "t", Code: "c"}))},
-		{"no response", jsonType, `{"hello":1}`, all(events(1), terminal)},
+		{"no response", jsonType, `{"hello":1}`, all(events(1), terminal, unread, func(s *State) { s.GaveUp = true })},
 	})
 }
 

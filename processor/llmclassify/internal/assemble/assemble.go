@@ -644,7 +644,13 @@ func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 	}
 	depths := depthsOf(s)
 	slices.SortStableFunc(failed, func(a, b int) int {
-		switch {
+		const empty = semconv.ClassEmptyCompletion
+		switch x, y := verdicts[a].Class == empty, verdicts[b].Class == empty; {
+		case x != y: // an empty answer explains nothing that another failure does
+			if y {
+				return -1
+			}
+			return 1
 		case isLower(members, depths, a, b):
 			return -1
 		case isLower(members, depths, b, a):
