@@ -8,7 +8,7 @@ import (
 
 // Ruleset is the version of the rules, recorded as llm.classification.ruleset. It changes
 // whenever the same facts may give a different verdict.
-const Ruleset = "3"
+const Ruleset = "4"
 
 // Diagnosis is the verdict on one request, one tool execution or one run. Its zero value
 // means that nothing failed.

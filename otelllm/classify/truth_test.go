@@ -124,7 +124,7 @@ func TestRequests(t *testing.T) {
 		{"a call without output", all(status(400, "", bad), history([]string{"a", "b"}, []string{"a"})), "history_broken/missing_output@response_started no_retry (not_transient)", "application"},
 		{"an output without call", all(status(400, "invalid_request_error", bad), history([]string{"a"}, []string{"a", "b"})), "history_broken/missing_call@response_started no_retry (not_transient)", "application"},
 		{"one of two calls of an id", all(status(400, "", bad), history([]string{"a", "a"}, []string{"a"})), "history_broken/missing_output@response_started no_retry (not_transient)", "application"},
-		{"another cause is named", all(status(400, "unsupported_value", bad), history([]string{"a"}, []string{})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
+		{"another cause is named", all(status(400, "unsupported_parameter", bad), history([]string{"a"}, []string{})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
 		{"another status", all(status(404, "", semconv.ProviderErrorKindNotFound), history([]string{"a"}, []string{})), "provider_error/not_found@response_started no_retry (not_transient)", "provider"},
 		{"the history is whole", all(status(400, "", bad), history([]string{"a"}, []string{"a"})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
 		{"part of the history is on the server", all(status(400, "", bad), history(nil, []string{"a"})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
