@@ -67,7 +67,7 @@ func ParseFinish(reasons []string) Finish {
 
 // FailedFinish reports whether a finish reason is an error by itself, such as that of a
 // provider that ran out of resources, or could not parse what its model wrote. Such an answer
-// is not complete. Gemini's OTHER is none: nothing says what it means.
+// is not complete. Gemini's OTHER does not count: nothing says what it means.
 func FailedFinish(reason string) bool {
 	return finishOf(reason) == FinishOther && catalogue.FinishKind(reason) != semconv.ProviderErrorKindUnset
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Further public reports of spans that mislead: none of them may be called a success where it is
-// a failure, or a failure where it is none. No retry is called safe.
+// a failure, or a failure that did not happen. No retry is called safe.
 func TestReportedShapes(t *testing.T) {
 	const succeeded, failed, waiting, recovered, nothing, incomplete = semconv.RunOutcomeSucceeded, semconv.RunOutcomeFailed, semconv.RunOutcomeWaiting, semconv.RunOutcomeRecovered, semconv.RunOutcomeUnset, semconv.RunOutcomeIncomplete
 	smol, chain, traceloop := openInferenceFor("smolagents"), openInferenceFor("langchain"), langGraph

@@ -44,8 +44,8 @@ func Finish(protocol, reason string) (meaning Meaning, known bool) {
 	return m, ok
 }
 
-// FinishKind returns the kind of error that a finish reason is by itself; unset: it is none,
-// or says nothing, as other and error.
+// FinishKind returns the kind of error that a finish reason is by itself, and unset for
+// any other reason, also for those that say nothing, such as other and error.
 func FinishKind(reason string) semconv.ProviderErrorKind {
 	switch strings.ToLower(reason) {
 	case "other", "error", "unknown", "interrupted", "finish_reason_unspecified":

@@ -39,7 +39,7 @@ const maxEncodings = 3
 // has none.
 type encodings []string
 
-// encodingsOf returns the encodings of a body with these headers. readable: there is none, or
+// encodingsOf returns the encodings of a body with these headers. readable: the body has no encoding, or
 // all of them can be undone.
 func encodingsOf(h http.Header) (all encodings, readable bool) {
 	readable = true

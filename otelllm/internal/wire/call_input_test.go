@@ -93,7 +93,7 @@ func randomJSON(r *rand.Rand, depth int) string {
 	}
 }
 
-// At every cut, encoding/json is the judge of what is one value and what is none; and how the
+// At every cut, encoding/json is the judge of what is one value and what is not; and how the
 // text was divided and escaped does not matter.
 func TestCallInputAgainstJSON(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))

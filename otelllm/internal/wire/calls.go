@@ -21,7 +21,7 @@ type inputPart struct {
 	filled bool   // the value is not empty
 }
 
-// inputPart reads a part of the input of a call. null is none.
+// inputPart reads a part of the input of a call. null has no part of it.
 func (c *cursor) inputPart() (in inputPart) {
 	switch c.peek() {
 	case '"':
@@ -40,7 +40,7 @@ func (c *cursor) inputPart() (in inputPart) {
 }
 
 // deltaPart is inputPart for a value that is a part of an input only if it is in an event of a
-// call. An empty string is none.
+// call. An empty string has no part of it.
 func (c *cursor) deltaPart() inputPart {
 	if c.peek() != '"' {
 		filled := c.nonEmpty()

@@ -59,7 +59,7 @@ func hintedDelay(message []byte) time.Duration {
 const maxHints = 8
 
 // readMoment returns the time until the moment that b begins with: a time with or without a
-// zone, which is then taken for UTC, or seconds or milliseconds since 1970; 0: it is none, or
+// zone, which is then taken for UTC, or seconds or milliseconds since 1970; 0: it is not a time, or
 // has passed.
 func readMoment(b []byte) time.Duration {
 	text := string(b[:min(len(b), len(time.RFC3339Nano))])

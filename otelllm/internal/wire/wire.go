@@ -131,7 +131,7 @@ type State struct {
 	// that it is complete.
 	ToolInputsInvalid int
 	// ProviderTools are the types of the provider-executed tools that began, each once, at
-	// most MaxIDs: unknown for one that has none. It is nil if there is none, or if the
+	// most MaxIDs: unknown for one that has none. It is nil if no tool began, or if the
 	// application reports only their number.
 	ProviderTools []string
 

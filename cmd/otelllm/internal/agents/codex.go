@@ -112,7 +112,7 @@ func isBareKey(name string) bool {
 // codexUsesKey reports whether Codex's own provider is called with an API key, and so at
 // api.openai.com. With any other sign-in (ChatGPT, an agent identity) its calls go to
 // chatgpt.com with a token for that host. The interactive program asks for a sign-in where
-// there is none, and of which kind that will be is not known.
+// it finds no sign-in, and the kind of that one is not known yet.
 // Source: openai/codex, codex-rs/login/src/auth, November 2026.
 func (b *builder) codexUsesKey(home string, config codexConfig) bool {
 	if b.env("CODEX_ACCESS_TOKEN") != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The state of a response, whoever records it, outweighs what the span leaves open, and nothing
+// The state of a response, by any producer, outweighs what the span leaves open, and nothing
 // that it says is lost. A span that failed has no state.
 func TestResponseStatus(t *testing.T) {
 	const finish = "gen_ai.response.finish_reasons"

@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// A request for one token that reached its limit is no failure, whoever recorded it.
+// A request for one token that reached its limit is no failure, by any producer.
 func TestMaxTokensOfProbes(t *testing.T) {
 	type m = map[string]any
 	limited := m{"gen_ai.response.finish_reasons": []any{"length"}, "gen_ai.usage.output_tokens": 1}
