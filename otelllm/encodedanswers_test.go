@@ -113,7 +113,7 @@ func (a encodedAnswer) record(t *testing.T, served bool, path string) (facts map
 				for _, p := range a.pieces {
 					_ = sendEvents(w, p)
 				}
-				if a.end != io.EOF {
+				if !errors.Is(a.end, io.EOF) {
 					panic(http.ErrAbortHandler)
 				}
 			}), WithTracerProvider(r), WithoutInferredRuns()).ServeHTTP(w, req)
@@ -150,14 +150,14 @@ func TestEncodedAnswers(t *testing.T) {
 		for _, stream := range ownStreams() {
 			for n := range len(stream.events) + 1 {
 				for _, end := range []error{io.EOF, syscall.ECONNRESET} {
-					if served && end != io.EOF {
+					if served && !errors.Is(end, io.EOF) {
 						end = http.ErrAbortHandler
 					}
 					texts := stream.events[:n]
 					want, _, _ := encodedAnswer{http.StatusOK, "", texts, end}.record(t, served, stream.path)
 					for _, coding := range codings {
 						pieces := encodedPieces(coding.open, texts...)
-						if end != io.EOF {
+						if !errors.Is(end, io.EOF) {
 							pieces = pieces[:n]
 						}
 						sent := strings.Join(pieces, "")
@@ -166,7 +166,7 @@ func TestEncodedAnswers(t *testing.T) {
 							return
 						}
 						assertSame(t, sent, got)
-						if !served && end != io.EOF {
+						if !served && !errors.Is(end, io.EOF) {
 							require.ErrorIs(t, err, end)
 						}
 					}

@@ -327,7 +327,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 		assert.Equal(t, "watchdog_timeout/"+tt.fires.String()+" watchdog", d.Class.String()+"/"+d.Cause.String()+" "+d.Origin.String())
 	} else {
 		end := tt.end
-		if end == semconv.StreamEndUnset && (tt.coding == "" || tt.then == io.EOF && tt.at == 45*sec) {
+		if end == semconv.StreamEndUnset && (tt.coding == "" || errors.Is(tt.then, io.EOF) && tt.at == 45*sec) {
 			end = semconv.StreamEndTerminalEvent
 		}
 		if end == semconv.StreamEndUnset {

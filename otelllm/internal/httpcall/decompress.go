@@ -206,8 +206,8 @@ func (d *Decompressor) passOn() {
 func (d *Decompressor) run() {
 	defer close(d.back)
 	d.err = errPanicked
-	defer func() { _ = recover() }()         // of a decompressor, which reads arbitrary bytes
-	if d.err = d.decode(); d.err == io.EOF { //nolint:errorlint // readers return it bare
+	defer func() { _ = recover() }() // of a decompressor, which reads arbitrary bytes
+	if d.err = d.decode(); d.err == io.EOF {
 		d.err = d.failed
 	}
 }
@@ -246,7 +246,7 @@ func (r allowed) Read(p []byte) (int, error) {
 	if r.by.allowance -= int64(n); r.by.allowance < 0 {
 		n, err = 0, errTooMuch
 	}
-	if err != nil && err != io.EOF && r.by.failed == nil { //nolint:errorlint // readers return it bare
+	if err != nil && err != io.EOF && r.by.failed == nil {
 		r.by.failed = err
 	}
 	return n, err

@@ -300,7 +300,7 @@ func TestResponseBombs(t *testing.T) {
 		start := time.Now()
 		d := NewDecompressor(headerOf(name))
 		body := bytes.Repeat(unit, 1<<20/len(unit))
-		assert.NoError(t, d.Write(body, func([]byte) { t.Error("nothing is in it") }), name)
+		require.NoError(t, d.Write(body, func([]byte) { t.Error("nothing is in it") }), name)
 		d.Stop()
 		t.Logf("%s of nothing: 1 MiB in %v", name, time.Since(start))
 	}

@@ -86,7 +86,7 @@ func (w *world) busy(a *agent) bool {
 }
 
 // send sends the agent's history and checks what the tracker finds.
-func (w *world) send(a *agent) *flight {
+func (w *world) send(a *agent) {
 	if first := &a.history[0]; len(a.history) == 1 && !a.told && w.now.Sub(w.failed[first.parts[0]]) <= DefaultConfig().Settle {
 		// A further attempt of one agent and the first request of another with the same
 		// words are the same bytes. The one is by far more likely, and is what is found.
@@ -139,7 +139,6 @@ func (w *world) send(a *agent) *flight {
 	if a.once {
 		w.agents = slices.DeleteFunc(w.agents, func(b *agent) bool { return b == a })
 	}
-	return f
 }
 
 // answer ends a request in some way, and lets its agent go on.

@@ -17,7 +17,7 @@ func (t *Tracker) byWords(r *Request, tr *wire.Transcript, session uint64) {
 		switch n, point := q.placeIn(tr); {
 		case n < 0:
 		case n == 0:
-			if q.failedBy(r) {
+			if q.mayBeRetried() {
 				t.add(reading{q, Again, point.Before})
 			}
 		default:
@@ -46,9 +46,9 @@ func (r *Request) placeIn(tr *wire.Transcript) (int, wire.TranscriptPoint) {
 	}
 }
 
-// failedBy reports whether later, which has the same words, may be a further attempt of r in other
-// bytes.
-func (r *Request) failedBy(later *Request) bool {
+// mayBeRetried reports whether a later request with the same words may be a further attempt of r
+// in other bytes.
+func (r *Request) mayBeRetried() bool {
 	switch a := r.soFar(); a.Result {
 	case Failed, Stopped, Redirected:
 		return !r.continued

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 			made[i] = id
 		}
 		for i := range 3 * maxHistories {
-			h.add("host", fmt.Sprintf("%s%d", id, i), &onServer{conversation: fmt.Sprint(i % 7), calls: []string{}}, &spanfacts.Request{}, made)
+			h.add("host", fmt.Sprintf("%s%d", id, i), &onServer{conversation: strconv.Itoa(i % 7), calls: []string{}}, &spanfacts.Request{}, made)
 		}
 		assert.LessOrEqual(t, len(h.known), maxHistories)
 		assert.LessOrEqual(t, len(h.order), maxHistories)

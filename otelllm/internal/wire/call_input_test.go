@@ -11,10 +11,10 @@ import (
 )
 
 // quoted returns text as it is between the quotes of a JSON string.
-func quoted(t testing.TB, text string) []byte {
-	t.Helper()
+func quoted(tb testing.TB, text string) []byte {
+	tb.Helper()
 	b, err := json.Marshal(text)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return b[1 : len(b)-1]
 }
 

@@ -282,17 +282,30 @@ func TestConversations(t *testing.T) {
 		}, []want{recovered(2, 0)}, true},
 		{"a redirect", []turn{{body: chat(do), status: 307, where: "/v1/chat/completions"}, {body: chat(do), answer: hello}}, []want{well(2, 0)}, false},
 		{"the same again after a whole answer", []turn{{body: chat(do), answer: hello}, {body: chat(do), answer: hello}, {body: chat(do), answer: hello}}, []want{well(3, 0)}, true},
-		{"a retry without a call that was handed over", []turn{cutAfterCall, {body: chat(do), answer: hello}},
-			[]want{{kind: run, outcome: "recovered", requests: 2, warning: forgot}}, false},
-		{"a call comes back without its output", []turn{{body: chat(do), answer: calls(call1)}, {body: chat(do, called(call1)), answer: hello}},
-			[]want{{kind: run, outcome: "failed", cause: "omitted_from_retry", safety: "user_confirmed_retry", requests: 2, missing: call1}}, false},
-		{"a cut call comes back without its output", []turn{cutAfterCall, {body: chat(do, called(call1)), answer: hello}},
-			[]want{{kind: run, outcome: "failed", cause: "omitted_from_retry", safety: "user_confirmed_retry", requests: 2, missing: call1}}, false},
+		{
+			"a retry without a call that was handed over",
+			[]turn{cutAfterCall, {body: chat(do), answer: hello}},
+			[]want{{kind: run, outcome: "recovered", requests: 2, warning: forgot}},
+			false,
+		},
+		{
+			"a call comes back without its output",
+			[]turn{{body: chat(do), answer: calls(call1)}, {body: chat(do, called(call1)), answer: hello}},
+			[]want{{kind: run, outcome: "failed", cause: "omitted_from_retry", safety: "user_confirmed_retry", requests: 2, missing: call1}},
+			false,
+		},
+		{
+			"a cut call comes back without its output",
+			[]turn{cutAfterCall, {body: chat(do, called(call1)), answer: hello}},
+			[]want{{kind: run, outcome: "failed", cause: "omitted_from_retry", safety: "user_confirmed_retry", requests: 2, missing: call1}},
+			false,
+		},
 		{"the output comes after the retry", []turn{
 			cutAfterCall, {body: chat(do), answer: hello}, {body: chat(do, called(call1), output(call1, "ok")), answer: hello},
 		}, []want{recovered(3, 1)}, false},
 		{"the output comes after the retry, with that of another call", []turn{
-			cutAfterCall, {body: chat(do), answer: calls(call2)},
+			cutAfterCall,
+			{body: chat(do), answer: calls(call2)},
 			{body: chat(do, called(call1), output(call1, "ok"), called(call2), output(call2, "ok")), answer: hello},
 		}, []want{recovered(3, 2)}, false},
 		{"the next turn asks for nothing that is settled", []turn{

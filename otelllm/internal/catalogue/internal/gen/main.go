@@ -176,26 +176,26 @@ func camel(name string) string {
 // protocol has a row for the others, too.
 func finishTable(finishes []source.FinishReason) []byte {
 	rows := map[string]string{} // key literal -> meaning
-	any, mixed := map[string]string{}, map[string]bool{}
+	agreed, mixed := map[string]string{}, map[string]bool{}
 	for _, f := range finishes {
 		reason, means := strings.ToLower(f.Reason), source.Meanings[f.Means]
 		if protocol := source.Protocols[f.Protocol]; protocol != "" {
 			rows[fmt.Sprintf("{%q, %q}", protocol, reason)] = means
 		}
-		if f.Protocol == "any" {
-			any[reason] = means
+		if f.Protocol == "agreed" {
+			agreed[reason] = means
 		}
 	}
 	for _, f := range finishes {
 		reason, means := strings.ToLower(f.Reason), source.Meanings[f.Means]
-		switch was, ok := any[reason]; {
+		switch was, ok := agreed[reason]; {
 		case !ok:
-			any[reason] = means
+			agreed[reason] = means
 		case was != means:
 			mixed[reason] = true
 		}
 	}
-	for reason, means := range any {
+	for reason, means := range agreed {
 		if !mixed[reason] {
 			rows[fmt.Sprintf("{%q, %q}", "", reason)] = means
 		}
