@@ -212,8 +212,8 @@ func TestOpenRequestsCount(t *testing.T) {
 		safety semconv.RetrySafety
 		reason semconv.RetryReason
 	}{
-		{"nothing came", func(*manual.Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
-		{"reasoning", (*manual.Request).RecordReasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
+		{"nothing came", func(*manual.Request) {}, classify.UserConfirmedRetry, semconv.RetryReasonEvidenceIncomplete},
+		{"reasoning", (*manual.Request).RecordReasoning, classify.UserConfirmedRetry, semconv.RetryReasonEvidenceIncomplete},
 		{"text", (*manual.Request).RecordText, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
 		{"a call", func(q *manual.Request) { q.RecordToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
 		{"a provider's tool", (*manual.Request).RecordProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
@@ -229,12 +229,32 @@ func TestOpenRequestsCount(t *testing.T) {
 			assert.Equal(t, semconv.CauseConnectionReset, d.Cause)
 			assert.Equal(t, tt.safety, d.Retry.Safety)
 			assert.Equal(t, tt.reason, d.Retry.Reason)
+			if tt.reason == semconv.RetryReasonEvidenceIncomplete {
+				assert.Contains(t, d.MissingEvidence, string(semconv.RunIDKey))
+			}
 			open.RecordText()
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "what it does next counts, too")
 			run.End(connReset)
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
 			open.End(nil)
 		})
+	}
+}
+
+// An open request may do anything next, also one of a run within the run. When it has ended with
+// nothing, the retry is safe again.
+func TestOpenRequestsOfInnerRuns(t *testing.T) {
+	for _, within := range []bool{false, true} {
+		ctx, run := otelllm.StartRun(t.Context(), "outer", otelllm.WithToolsRecorded())
+		inner := ctx
+		if within {
+			inner, _ = otelllm.StartRun(ctx, "inner")
+		}
+		open := request(inner)
+		request(ctx).End(connReset)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, run.Diagnosis().Retry.Reason)
+		open.End(connReset)
+		assert.Equal(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
 	}
 }
 

@@ -18,7 +18,7 @@ type risk struct {
 
 	permanent    Fact // whether a TLS failure will occur again
 	repeated     bool // the same protocol violation occurred before
-	partsMissing bool // an announced part never arrived, or unannounced parts may exist
+	partsMissing bool // an announced part never arrived, unannounced parts may exist, or a request goes on
 
 	// The following fields only affect the words, and the names of missing evidence.
 	endMissing          bool          // unannounced parts may exist because the end of the run never came
@@ -297,6 +297,7 @@ func (j *judge) addResponse(k *risk, pos int) {
 	k.calls = max(k.calls, j.callState(pos))
 	k.providerTools = max(k.providerTools, r.providerTools())
 	k.continues = k.continues || r.continues()
+	k.partsMissing = k.partsMissing || r.Open // it may show text, or hand over a call, at any moment
 }
 
 // refused reports whether the provider did not accept the request. A timeout or a server
