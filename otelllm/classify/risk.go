@@ -158,12 +158,17 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
-	j.addResponse(&k, pos)
-	j.addTools(&k, pos)
+	j.addEffects(&k, pos)
+	return k
+}
+
+// addEffects adds what sending the request at a position again could repeat.
+func (j *judge) addEffects(k *risk, pos int) {
+	j.addResponse(k, pos)
+	j.addTools(k, pos)
 	if j.unaccountedCalls(pos) {
 		k.calls = callsUnknown
 	}
-	return k
 }
 
 // runRisk returns the risk of repeating the whole run from its start. The verdicts on its

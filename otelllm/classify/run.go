@@ -89,7 +89,7 @@ func JudgeInto(v *Verdicts, r *Run) {
 	j.prepare()
 	for pos, i := range j.order {
 		if j.classifications[i].class != semconv.ClassUnset {
-			v.Requests[i] = j.diagnoseRequest(pos)
+			v.Requests[i] = j.diagnoseRequest(pos, nil)
 		}
 	}
 	for t := range r.Tools {
@@ -192,12 +192,17 @@ func stateOf(c semconv.Class, e ending) state {
 	}
 }
 
-func (j *judge) diagnoseRequest(pos int) Diagnosis {
+// diagnoseRequest returns the verdict on the request at a position. Others are the positions of
+// further attempts that the verdict covers.
+func (j *judge) diagnoseRequest(pos int, others []int) Diagnosis {
 	i := j.order[pos]
 	r, c := &j.run.Requests[i], j.classifications[i]
 	h := j.historyState(pos)
 	missing := j.missingOutputs(pos, h)
 	k := j.requestRisk(pos, c, h)
+	for _, other := range others {
+		j.addAttempt(&k, other)
+	}
 	d := c.diagnosis(requestPhase(r, c), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
 	d.MissingOutputs = missing
@@ -205,7 +210,7 @@ func (j *judge) diagnoseRequest(pos int) Diagnosis {
 	if c.cause == semconv.CauseMissingOutput {
 		d.MissingOutputs = broken
 	}
-	d.Evidence = requestEvidence(r, c, broken)
+	d.Evidence = j.attemptsEvidence(requestEvidence(r, c, broken), others)
 	d.MissingEvidence = missingEvidence(&k, r)
 	summarize(&d, &k)
 	return d

@@ -150,22 +150,44 @@ func (r *Run) judgeParts(requests []classify.Request, tools []classify.Tool) cla
 // JudgeRequest judges one request on what has been seen so far, as a part of its run
 // if it has one. It is the zero value if nothing failed.
 func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
-	switch {
-	case !classify.Failed(f):
+	if !classify.Failed(f) {
 		return classify.Diagnosis{}
-	case r == nil:
-		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
 	}
-	facts, _ := r.recentFacts(RecentParts)
-	i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
-	if i < 0 { // it is just ending, or so many ended after it
-		i = len(facts.Requests)
-		facts.Requests = append(facts.Requests, *f)
+	return r.JudgeCall([]classify.Request{*f}, false)
+}
+
+// JudgeCall is JudgeRequest for a call of several attempts, in the order of their beginning.
+// What failed is the last one. Partial: there were more of them.
+func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diagnosis {
+	last := &attempts[len(attempts)-1]
+	if !classify.Failed(last) {
+		return classify.Diagnosis{}
 	}
-	r.mu.Lock()
-	r.past.addTo(&facts, f, earliest(facts.Requests))
-	r.mu.Unlock()
-	return classify.Judge(&facts).Requests[i]
+	var facts classify.Run
+	since := last.Start
+	if r != nil {
+		facts, _ = r.recentFacts(RecentParts)
+		if len(facts.Requests) > 0 {
+			since = earliest(facts.Requests)
+		}
+	}
+	at := make([]int, 0, len(attempts))
+	for n := range attempts {
+		f := &attempts[n]
+		i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
+		if i < 0 { // it is just ending, or so many ended after it
+			i = len(facts.Requests)
+			facts.Requests = append(facts.Requests, *f)
+		}
+		at = append(at, i)
+	}
+	if r != nil {
+		r.mu.Lock()
+		r.past.addTo(&facts, last, since)
+		r.mu.Unlock()
+	}
+	facts.Partial = facts.Partial || partial
+	return classify.JudgeCall(&facts, at)
 }
 
 // JudgeTool is JudgeRequest for a tool.
