@@ -36,11 +36,17 @@ func TestJudgeCall(t *testing.T) {
 		"provider tool": func(r *Request) { r.ProviderToolsStarted, r.ProviderTools = Counted(1), []string{"mcp"} },
 		"background":    func(r *Request) { r.Background = true },
 		"open":          func(r *Request) { *r = Request{Open: true, Phase: semconv.PhaseAwaitingResponse} },
-		"healthy":       func(r *Request) { r.Ended, r.Transport, r.Failed, r.Finish, r.Text = semconv.StreamEndTerminalEvent, Transport{}, No, FinishStop, Counted(1) },
-		"overloaded":    status(503),
-		"refused":       status(401),
-		"user":          func(r *Request) { r.Ended, r.Transport, r.Abort = semconv.StreamEndCancelled, Transport{}, Abort{Source: semconv.AbortSourceUser} },
-		"deadline":      func(r *Request) { r.Ended, r.Transport, r.Abort = semconv.StreamEndCancelled, Transport{}, Abort{Source: semconv.AbortSourceDeadline} },
+		"healthy": func(r *Request) {
+			r.Ended, r.Transport, r.Failed, r.Finish, r.Text = semconv.StreamEndTerminalEvent, Transport{}, No, FinishStop, Counted(1)
+		},
+		"overloaded": status(503),
+		"refused":    status(401),
+		"user": func(r *Request) {
+			r.Ended, r.Transport, r.Abort = semconv.StreamEndCancelled, Transport{}, Abort{Source: semconv.AbortSourceUser}
+		},
+		"deadline": func(r *Request) {
+			r.Ended, r.Transport, r.Abort = semconv.StreamEndCancelled, Transport{}, Abort{Source: semconv.AbortSourceDeadline}
+		},
 	}
 	asked := 0
 	for firstName, first := range kinds {

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -215,6 +216,26 @@ func (j *judge) cancelledByFailure(i int) bool {
 	}
 	first := timesUntil(j.failures, a.Start)
 	return first < len(j.failures) && !j.failures[first].After(a.End)
+}
+
+// stoppedByFailure reports whether request i was stopped for no reason of its own, in a run that
+// reports a failure which is not a cancellation: the application stopped it because it failed.
+func (j *judge) stoppedByFailure(i int) bool {
+	a := &j.run.Requests[i]
+	return j.states[i] == stateAborted && (a.Abort.Source == semconv.AbortSourceUnknown || a.Abort.Source == semconv.AbortSourceConsumer) &&
+		j.run.Failed == Yes && j.run.Abort.Source == semconv.AbortSourceUnset && !namesCancellation(j.run.ErrorType) && j.allPartsPresent()
+}
+
+// namesCancellation reports whether an error.type may be that of a cancellation, of any
+// language. Without a type it may.
+func namesCancellation(errorType string) bool {
+	if errorType == "" {
+		return true
+	}
+	name := strings.ToLower(errorType)
+	return slices.ContainsFunc([]string{"cancel", "abort", "exit", "interrupt", "timeout", "deadline", "closed", "_other"}, func(part string) bool {
+		return strings.Contains(name, part)
+	})
 }
 
 // clockGrain is how much too early the start of a span may be: the OpenTelemetry SDK for

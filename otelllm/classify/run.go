@@ -419,7 +419,8 @@ func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 //
 //  1. a tool that ran on an input that never completed, unless the model answered it
 //  2. an output that could not be delivered, or that a retry omitted
-//  3. a request that failed, was cut by a limit or was stopped, and that no later one recovered
+//  3. a request that failed, was cut by a limit or was stopped, and that no later one
+//     recovered; but not one that was stopped because the run failed
 //  4. a deliberate end of the run, or of one of its tools
 //  5. a tool that failed, and after which the run ended
 //  6. an output that never reached the model, if the run failed and no part of it is missing
@@ -491,7 +492,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
 	case undelivered >= 0:
 		p = lost(undelivered, undeliveredCause)
-	case ended >= 0:
+	case ended >= 0 && !j.stoppedByFailure(ended):
 		r := &run.Requests[ended]
 		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: j.basisOf(r, j.classifications[ended]), abort: r.Abort.Source, request: r}
 		if p.cause == semconv.CauseMissingOutput {

@@ -257,27 +257,34 @@ func (r *Run) changed() {
 // abortIn returns, with mu held, the deliberate end that err reports. It is the zero
 // value if err is a failure.
 //
-// A run's error has come a long way: SDKs wrap it, and http.Client replaces it
-// when its own timeout fires. So where err only resembles a cancellation, the part
-// of the run that ended last has to confirm that it was one. net/http's timeouts
-// resemble a deadline, and none of the run's parts was aborted by them.
+// An error that resembles a cancellation proves none: a context below the run's may have been
+// cancelled to clean up after a failure, and err may join that failure. So either the run's own
+// context has ended, or the application declares the abort: in err, or in the cause that ended
+// the part of the run that ended last. (SDKs wrap errors, and http.Client replaces them.)
 func (r *Run) abortIn(err error, now time.Time) classify.Abort {
 	if d, ok := abort.InError(err); ok && !d.ByWatchdog() {
 		return d.Abort
 	}
-	cancelled := netcause.Is(err, context.Canceled)
-	if netcause.Cancelled(r.ctx, err, now) {
-		if a := abort.Of(r.ctx, now); a.Source != semconv.AbortSourceUnset {
+	cancelled := netcause.Is(err, context.Canceled) || netcause.CancelledRPC(err)
+	if own := abort.Of(r.ctx, now); own.Source != semconv.AbortSourceUnset && (cancelled || netcause.Cancelled(r.ctx, err, now)) {
+		return own
+	}
+	if cancelled || netcause.Is(err, context.DeadlineExceeded) {
+		if a := r.lastAbort(); declared(a.Source) {
 			return a
 		}
-	} else if !cancelled && !netcause.Is(err, context.DeadlineExceeded) {
-		return classify.Abort{}
 	}
-	a := r.lastAbort()
-	if a.Source == semconv.AbortSourceUnset && cancelled {
-		a.Source = semconv.AbortSourceUnknown
+	return classify.Abort{}
+}
+
+// declared reports whether an abort has a source that only an application declares.
+func declared(s semconv.AbortSource) bool {
+	switch s {
+	case semconv.AbortSourceUser, semconv.AbortSourceApplication, semconv.AbortSourceShutdown, semconv.AbortSourceWatchdog:
+		return true
+	default:
+		return false
 	}
-	return a
 }
 
 // lastAbort returns how the part of the run that ended last was aborted.
