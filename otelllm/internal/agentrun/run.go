@@ -260,7 +260,8 @@ func (r *Run) changed() {
 // An error that resembles a cancellation proves none: a context below the run's may have been
 // cancelled to clean up after a failure, and err may join that failure. So either the run's own
 // context has ended, or the application declares the abort: in err, or in the cause that ended
-// the part of the run that ended last. (SDKs wrap errors, and http.Client replaces them.)
+// the part of the run that ended last. (SDKs wrap errors, and http.Client replaces them.) The
+// timeout of an http.Client, which that part ended by, is a deadline if err is nothing else.
 func (r *Run) abortIn(err error, now time.Time) classify.Abort {
 	if d, ok := abort.InError(err); ok && !d.ByWatchdog() {
 		return d.Abort
@@ -270,7 +271,8 @@ func (r *Run) abortIn(err error, now time.Time) classify.Abort {
 		return own
 	}
 	if cancelled || netcause.Is(err, context.DeadlineExceeded) {
-		if a := r.lastAbort(); declared(a.Source) {
+		a := r.lastAbort()
+		if declared(a.Source) || a.Source == semconv.AbortSourceDeadline && allOf(err, context.DeadlineExceeded) {
 			return a
 		}
 	}
@@ -385,11 +387,20 @@ func (r *Run) shared(ids, before []string) []string {
 	return ids
 }
 
-// ToolOf returns the last tool of the run that executes this call, or nil.
+// ToolOf returns the last tool that executes this call, of the run or of a run around it, or nil.
 func (r *Run) ToolOf(callID string) *Tool {
-	if r == nil || callID == "" {
+	if callID == "" {
 		return nil
 	}
+	for ; r != nil; r = r.parent {
+		if t := r.toolOf(callID); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+func (r *Run) toolOf(callID string) *Tool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.past.tools[callID]
