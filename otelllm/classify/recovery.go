@@ -242,17 +242,34 @@ func namesCancellation(errorType string) bool {
 // JavaScript rounds starts to whole milliseconds, but not ends.
 const clockGrain = time.Millisecond
 
-// toolRecovered reports whether the model received the tool's output or error, or the run
-// continued successfully without it.
+// toolRecovered reports whether the model got the tool's output or error and answered, or the run
+// continued successfully without it. An output that was sent is no answer by itself.
 func (j *judge) toolRecovered(t int) bool {
-	if j.answered(t) {
+	switch {
+	case j.answeredBy(t) >= 0:
 		return true
+	case j.delivered(t):
+		return len(j.order) == 0 || j.wentOn(t) || j.askedAgain(t)
+	default:
+		return j.failed() != Yes && (j.wentOn(t) || j.askedAgain(t))
 	}
-	if j.failed() == Yes {
+}
+
+// wentOn reports whether the last request that was answered follows the tool.
+func (j *judge) wentOn(t int) bool {
+	last := j.overview().lastAnswered
+	return last >= 0 && j.follows(last, t)
+}
+
+// follows reports whether the request at a position may have begun after the tool had ended, by
+// the grain of a clock. One that had ended by then, or that made the tool's call, did not.
+func (j *judge) follows(pos, t int) bool {
+	r, end := j.requestAt(int32(pos)), j.run.Tools[t].End
+	if r.Start.Before(end) && (r.Start.Add(clockGrain).Before(end) || r.End.Before(end)) {
 		return false
 	}
-	last := j.overview().lastAnswered
-	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End) || j.askedAgain(&j.run.Tools[t])
+	n := j.index.toolID[t]
+	return !r.Start.Before(end) || n < 0 || timesAt(j.index.uses(n, roleMaker), int32(pos)) == 0
 }
 
 // failed returns whether the run itself failed, as far as its producer says so. Some producers

@@ -28,6 +28,8 @@ type risk struct {
 	incomplete          bool          // the answer lacks its finish reason
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
 	failedTool          string        // the name of the tool that the verdict is about
+	ownFailure          bool          // that tool failed, whatever became of its output
+	unsent              bool          // the conversation ended without any output of that tool
 	handoff             bool          // that tool hands over to another agent
 	call                bool          // the verdict is about its call: whether it ran was not observed
 	limit               time.Duration // of the watchdog that fired; 0 if not observed
@@ -227,11 +229,19 @@ func (j *judge) mayHaveUnannouncedParts() bool {
 // add adds an execution of a tool.
 func (k *risk) add(tool *Tool) {
 	switch {
+	case tool.unanswered():
+		k.calls = callsUnknown
 	case tool.MayHaveActed():
 		k.start(tool.effect(), tool.Name)
 	case tool.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		k.toolRefused = true
 	}
+}
+
+// aboutTool makes a tool the one that the verdict is about.
+func (k *risk) aboutTool(t *Tool) {
+	k.failedTool, k.handoff, k.unsent = t.Name, t.Handoff, t.unanswered()
+	k.ownFailure = t.Outcome == semconv.ToolOutcomeFailed || t.Outcome == semconv.ToolOutcomeTimedOut
 }
 
 // start adds a tool that began.

@@ -266,7 +266,7 @@ func (j *judge) classifyTool(n int) classification {
 		return classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
-	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(n):
+	case j.undelivered(t) && !j.answered(n):
 		return classification{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
 	default:
 		return classification{}
@@ -302,7 +302,7 @@ func (j *judge) diagnoseTool(n int, d *Diagnosis) {
 	} else {
 		k.calls = callsNotExecuted
 	}
-	k.failedTool, k.handoff = t.Name, t.Handoff
+	k.aboutTool(t)
 	phase := semconv.PhaseToolExecution
 	if c.class == semconv.ClassToolOutputLost {
 		phase = semconv.PhaseToolOutputDelivery
@@ -346,7 +346,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
 		switch {
 		case p.tool != nil:
-			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
+			k.aboutTool(p.tool)
 		case p.request != nil:
 			k.limit, k.silence, k.incomplete = p.request.Watchdog.Limit, p.request.waited(), p.request.Finish == FinishMissing
 			k.otherText = p.request.Text.N() == 0
@@ -423,7 +423,8 @@ func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 //     recovered; but not one that was stopped because the run failed
 //  4. a deliberate end of the run, or of one of its tools
 //  5. a tool that failed, and after which the run ended
-//  6. an output that never reached the model, if the run failed and no part of it is missing
+//  6. an output that never reached the model, if the run failed and no part of it is missing,
+//     or if the conversation ended without any output of the call
 //  7. a call that no recorded tool executed, and whose output a later history lacks, if no part of the run is missing
 //  8. the run's own failure, under the same condition: a missing part might explain it
 //  9. a run without its end, or without parts that it announced
@@ -459,7 +460,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 			recovered++
 		case cause == semconv.CauseIncompleteInput:
 			incomplete = t
-		case class == semconv.ClassToolFailed && j.askedAgain(tool):
+		case class == semconv.ClassToolFailed && j.askedAgain(t):
 			// The run failed after the model was asked again: not on the tool.
 		case class == semconv.ClassToolFailed:
 			failedTool = j.later(failedTool, t)
@@ -507,7 +508,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(abortedTool, j.classifyTool(abortedTool), semconv.PhaseToolExecution)
 	case failedTool >= 0:
 		p = tool(failedTool, j.classifyTool(failedTool), semconv.PhaseToolExecution)
-	case neverAnswered >= 0 && run.Failed == Yes && j.allPartsPresent():
+	case neverAnswered >= 0 && (run.Failed == Yes && j.allPartsPresent() || run.Tools[neverAnswered].unanswered()):
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 	case len(unreturned) > 0 && !run.Partial && !j.partsMissing():
 		p = lostCall(j.nameOfCall(unreturned[0]))

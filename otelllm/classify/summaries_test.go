@@ -65,6 +65,11 @@ func TestSummariesPage(t *testing.T) {
 		has("| `" + cause.String() + "` | " + strings.TrimPrefix(strings.ReplaceAll(with, "30 seconds", "{limit}"), ": ") + " | " +
 			strings.TrimPrefix(watchdogText("", cause, 0), ": ") + " |")
 	}
+	lost := &Diagnosis{Class: semconv.ClassToolOutputLost, Cause: semconv.CauseUnknown}
+	for _, k := range []risk{{}, {ownFailure: true}, {unsent: true}} {
+		k.failedTool = "TOOL"
+		has(strings.ReplaceAll(failureText(lost, &k), "TOOL", "{tool}"))
+	}
 	for s := stateUnknown; s <= stateFailed; s++ {
 		has(requestText(s))
 	}

@@ -114,6 +114,12 @@ func failureText(d *Diagnosis, k *risk) string {
 		if k.call {
 			return withCause("The model never got the output of its call of "+lowerFirst(toolNamed("A", k.failedTool)), cause)
 		}
+		if k.unsent {
+			return "The model asked for " + lowerFirst(toolNamed("A", k.failedTool)) + ", and the conversation ended before it got an output"
+		}
+		if k.ownFailure {
+			return withCause(toolNamed("A", k.failedTool)+" failed, and its error never reached the model", cause)
+		}
 		return withCause("The output of "+lowerFirst(toolNamed("A", k.failedTool))+" never reached the model", cause)
 	case semconv.ClassApplicationError:
 		if cause != semconv.CauseRunError {
