@@ -36,6 +36,7 @@ func (*response) Settled(*spanfacts.Request) {}
 
 // begin starts the span of a response, with the session's mu held.
 func (c *conversation) begin(providerTools []string, now time.Time) *response {
+	c.startRun(now)
 	id := spanfacts.Identity{
 		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
 		Provider:  c.with.Provider,
@@ -52,6 +53,7 @@ func (c *conversation) begin(providerTools []string, now time.Time) *response {
 		f.HistoryCalls, f.HistoryOutputs = slices.Clone(c.calls), slices.Clone(c.outputs)
 	}
 	r.rec.Begin(r)
+	c.last = r
 	return r
 }
 

@@ -394,6 +394,13 @@ func (r *Recorder) Outcome() classify.Request {
 	return r.facts.Request
 }
 
+// ErrorType returns the error.type of a request that is over, or "".
+func (r *Recorder) ErrorType() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts.ErrorType
+}
+
 // Judge judges the facts of the request, as a part of its run if it has one.
 func (r *Recorder) Judge(f *classify.Request) classify.Diagnosis { return r.run.JudgeRequest(f) }
 
