@@ -633,3 +633,30 @@ func TestInnerToolsDeclareNothing(t *testing.T) {
 	assert.Nil(t, spantest.Get(r.Named("invoke_agent outer")[0], "llm.run.tools"))
 	assert.Equal(t, int64(1), spantest.Get(r.Named("invoke_agent inner")[0], "llm.run.tools"))
 }
+
+// BenchmarkRunEnd ends a run whose tools all failed and wait for the delivery of their outputs.
+// The time for each tool is that of a run with few of them.
+func BenchmarkRunEnd(b *testing.B) {
+	for _, steps := range []int{100, 1500, 6000} {
+		b.Run(strconv.Itoa(steps), func(b *testing.B) {
+			provider := spantest.New(b)
+			provider.UnregisterSpanProcessor(provider.Spans)
+			var ending time.Duration
+			for range b.N {
+				ctx, run := otelllm.StartRun(b.Context(), "coder", otelllm.WithVerdicts(), otelllm.WithTracerProvider(provider))
+				for i := range steps {
+					id := "call_" + strconv.Itoa(i)
+					q := request(ctx)
+					q.RecordToolCall(id, "f")
+					q.End(nil)
+					execute(ctx, id, otelllm.EffectReadOnly, connReset)
+				}
+				begin := time.Now()
+				run.End(connReset)
+				ending += time.Since(begin)
+			}
+			b.ReportMetric(float64(ending.Nanoseconds())/float64(b.N*steps), "ns/step")
+			b.ReportMetric(float64(ending.Milliseconds())/float64(b.N), "ms/end")
+		})
+	}
+}

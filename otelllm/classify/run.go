@@ -324,6 +324,7 @@ type primary struct {
 	abort   semconv.AbortSource
 	request *Request // the request that failed, or nil
 	tool    *Tool    // the tool that failed, or nil
+	stopped Retry    // the verdict on the request that was stopped because the run failed, if it ended on one
 
 	call     bool   // the output of a call was lost that no recorded tool executed
 	callName string // the tool of that call, "" if it is not known
@@ -343,6 +344,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(v, p.classification, p.basis, p.abort)
+		k.requests = moreCareful(k.requests, p.stopped)
 		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
 		switch {
 		case p.tool != nil:
@@ -520,6 +522,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	case j.failed() == Yes, j.outcomeUnknown():
 		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	}
+	if ended >= 0 && j.stoppedByFailure(ended) {
+		p.stopped = v.Requests[ended].Retry
 	}
 	// If a person stopped the whole run, or it is not known who did, that decides, even if
 	// something failed first.

@@ -195,16 +195,49 @@ func (r *Run) JudgeTool(t *classify.Tool) classify.Diagnosis {
 	if t.Outcome == semconv.ToolOutcomeSucceeded && t.Delivery != semconv.OutputDeliveryFailed && !r.inputOpen(t.CallID) {
 		return classify.Diagnosis{}
 	}
+	return r.judgeToolsOf([]classify.Tool{*t})[0]
+}
+
+// judgeTools is JudgeTool for many tools, which are judged together.
+func (r *Run) judgeTools(tools []*Tool) map[*Tool]classify.Diagnosis {
+	facts := make([]classify.Tool, 0, len(tools))
+	for _, t := range tools {
+		facts = append(facts, t.Facts())
+	}
+	verdicts := make(map[*Tool]classify.Diagnosis, len(tools))
+	for i, d := range r.judgeToolsOf(facts) {
+		verdicts[tools[i]] = d
+	}
+	return verdicts
+}
+
+// judgeToolsOf judges tools of the run by the facts of its last parts.
+func (r *Run) judgeToolsOf(tools []classify.Tool) []classify.Diagnosis {
+	type key struct {
+		start  int64
+		callID string
+	}
+	keyOf := func(t *classify.Tool) key { return key{t.Start.UnixNano(), t.CallID} }
 	facts, _ := r.recentFacts(RecentParts)
-	i := len(facts.Tools) - 1
-	for i >= 0 && !(facts.Tools[i].Start.Equal(t.Start) && facts.Tools[i].CallID == t.CallID) {
-		i--
+	kept := make(map[key]int, len(facts.Tools))
+	for i := range facts.Tools {
+		kept[keyOf(&facts.Tools[i])] = i
 	}
-	if i < 0 { // it took so long that many began after it
-		i = len(facts.Tools)
-		facts.Tools = append(facts.Tools, *t)
+	at := make([]int, len(tools))
+	for n := range tools {
+		i, ok := kept[keyOf(&tools[n])]
+		if !ok { // it took so long that many began after it
+			i = len(facts.Tools)
+			facts.Tools = append(facts.Tools, tools[n])
+		}
+		at[n] = i
 	}
-	return classify.Judge(&facts).Tools[i]
+	v := classify.Judge(&facts)
+	verdicts := make([]classify.Diagnosis, len(tools))
+	for n, i := range at {
+		verdicts[n] = v.Tools[i]
+	}
+	return verdicts
 }
 
 // inputOpen reports whether a response was cut in the input of this call.

@@ -45,6 +45,7 @@ type Run struct {
 	begunRequests, begunTools atomic.Int64
 	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
 	elsewhere                 atomic.Bool // a request of the run is in another trace
+	verdicts                  atomic.Bool // a request of the run has a source whose spans carry verdicts
 	// generation changes with everything that a diagnosis rests on, except for what an
 	// open request reads.
 	generation atomic.Uint64
@@ -176,9 +177,7 @@ func (r *Run) end(err error, panicked bool) {
 	}
 	r.changed()
 	live.Remove(r.Live, r)
-	for _, t := range waiting {
-		t.endSpan()
-	}
+	r.endSpans(waiting)
 	r.endSpan(&ended, now)
 	r.leaveParent()
 }
@@ -212,6 +211,18 @@ func (r *Run) settle(err error, panicked bool, now time.Time) (ended classify.Ru
 	return *f, waiting, true
 }
 
+// endSpans ends the spans of tools.
+func (r *Run) endSpans(tools []*Tool) {
+	var verdicts map[*Tool]classify.Diagnosis
+	if len(tools) > 0 && r.WritesVerdicts() {
+		telemetry.Guard(func() { verdicts = r.judgeTools(tools) })
+	}
+	for _, t := range tools {
+		d := verdicts[t]
+		t.endSpanWith(&d)
+	}
+}
+
 // endSpan ends the run's span. The verdict is judged once more, over everything.
 func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 	if r.recording {
@@ -236,7 +247,7 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 // verdict returns the verdict for the run's span. It is the zero value if none is asked for,
 // or nothing can be said. The Collector cannot judge a run with requests in other traces.
 func (r *Run) verdict() classify.Diagnosis {
-	if !r.Verdicts && !r.elsewhere.Load() {
+	if !r.WritesVerdicts() && !r.elsewhere.Load() {
 		return classify.Diagnosis{}
 	}
 	return r.Diagnosis()
@@ -313,7 +324,15 @@ func (r *Run) Identify(id *spanfacts.Identity) {
 }
 
 // WritesVerdicts reports whether the spans of the run's parts carry the client's verdicts.
-func (r *Run) WritesVerdicts() bool { return r != nil && r.Verdicts }
+func (r *Run) WritesVerdicts() bool { return r != nil && (r.Verdicts || r.verdicts.Load()) }
+
+// WriteVerdicts makes the spans of the run, and of those around it, carry the client's verdicts
+// from now on: those of a request of the run do.
+func (r *Run) WriteVerdicts() {
+	for ; r != nil && !r.verdicts.Load(); r = r.parent {
+		r.verdicts.Store(true)
+	}
+}
 
 // RequestBegan counts a request of the run. HistoryOutputs are the ids of the tool outputs
 // that the request's history holds: they are delivered, so the spans of their tools wait
