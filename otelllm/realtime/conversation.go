@@ -23,6 +23,8 @@ type conversation struct {
 	with   setup.Setup
 	client inferred.Client // of the run, if it is inferred
 
+	userAgent string // see [httpcall.UserAgent]
+
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	wire  *wire.Realtime

@@ -42,6 +42,7 @@ func (c *conversation) begin(providerTools []string, now time.Time) *response {
 		Provider:  c.with.Provider,
 		Model:     c.wire.Model(),
 		Stream:    classify.Yes,
+		UserAgent: c.userAgent,
 	}
 	agentrun.Of(c.ctx).Identify(&id)
 	_, span := record.StartSpan(c.ctx, c.with.TracerProvider, record.ClientKind, &id, now)

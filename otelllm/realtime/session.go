@@ -15,6 +15,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
@@ -59,8 +60,8 @@ func NewSession(ctx context.Context, config Config) *Session {
 	with.Provider = cmp.Or(with.Provider, spanfacts.Bound(config.Provider), otelsemconv.GenAIProviderNameOpenAI.Value.AsString())
 	c := &conversation{
 		ctx: ctx, with: with,
-		client: inferred.ReadHeaders(config.Header),
-		wire:   wire.NewRealtime(), open: map[*wire.State]*response{},
+		client: inferred.ReadHeaders(config.Header), userAgent: httpcall.UserAgent(config.Header),
+		wire: wire.NewRealtime(), open: map[*wire.State]*response{},
 		calls: []string{}, outputs: []string{},
 	}
 	s := &Session{conversation: c}
