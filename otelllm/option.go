@@ -118,7 +118,8 @@ func WithoutEvents() CallOption {
 
 // WithVerdicts writes the live diagnosis onto the spans, so that it can be read without a
 // Collector: on every run's span, and on the spans of requests and tools that failed. The
-// verdict on a request rests on what came before it. llm.classification.trigger is
+// verdict on a request rests on what came before it. Given to a transport or a handler, it
+// applies to the runs of its requests too. llm.classification.trigger is
 // "client" on these spans; the Collector's processor replaces the verdict by one that has
 // seen more.
 func WithVerdicts() CommonOption {

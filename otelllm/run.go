@@ -42,9 +42,11 @@ func (i *Instrumentation) StartRun(ctx context.Context, agent string, opts ...Ru
 }
 
 // End ends the run with the error that it ended on, or nil. Only the type of err is
-// recorded. If err reports a deliberate end (an [*AbortError], or the cancellation of a
-// context), it is recorded as an abort and not as an error. Calls after the first do
-// nothing. Use [Run.Done] for a run that may panic.
+// recorded. If err reports a deliberate end (an [*AbortError], or the cancellation of the
+// context that [StartRun] was given), it is recorded as an abort and not as an error. The
+// cancellation of a context below that one may be cleanup after a failure, so it is a
+// failure of the run. Calls after the first do nothing. Use [Run.Done] for a run that may
+// panic.
 //
 // Requests of the run that are still open count as begun, so a reader of the spans knows
 // that they are to come.

@@ -72,7 +72,11 @@ func TestRunEnd(t *testing.T) {
 		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
 		{"an abort beside a watchdog", errors.Join(&WatchdogError{Kind: semconv.WatchdogKindIdle}, &AbortError{Source: AbortUser}), false, nil, "user"},
 		{"a watchdog of no kind", &WatchdogError{}, true, "*otelllm.WatchdogError", nil},
-		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
+		{"a cancellation of another context", fmt.Errorf("secret: %w", context.Canceled), true, "*errors.errorString", nil},
+		{"a failure, and a cancellation", errors.Join(&fs.PathError{Op: "open", Path: "secret", Err: syscall.ENOENT}, context.Canceled), true, "syscall.Errno", nil},
+		{"a cancellation, and a failure", fmt.Errorf("%w: %w", context.Canceled, syscall.ENOENT), true, "syscall.Errno", nil},
+		{"a request of another context", &url.Error{Op: "Post", URL: "secret", Err: context.Canceled}, true, "*url.Error", nil},
+		{"a cancelled RPC", rpcError{1}, true, "otelllm.rpcError", nil},
 		{"a deadline of another context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
 		{"an error that panics", panickingError{}, true, "otelllm.panickingError", nil},
 	} {
@@ -89,6 +93,66 @@ func TestRunEnd(t *testing.T) {
 		})
 	}
 }
+
+// If the run's own context has ended, whatever cancellation the error reports is the run's.
+func TestRunEndByItsContext(t *testing.T) {
+	for name, err := range map[string]error{
+		"bare":      context.Canceled,
+		"wrapped":   fmt.Errorf("secret: %w", context.Canceled),
+		"joined":    errors.Join(io.ErrUnexpectedEOF, context.Canceled),
+		"of an RPC": fmt.Errorf("secret: %w", rpcError{1}),
+	} {
+		r := newRecorder(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, run := StartRun(ctx, "coder", WithTracerProvider(r))
+		cancel()
+		run.End(err)
+		s := r.only(t)
+		assert.False(t, s.failed(), name)
+		assert.Equal(t, "unknown", s.get("llm.abort.source"), name)
+	}
+	for name, err := range map[string]error{"a failure": io.ErrUnexpectedEOF, "another status": rpcError{14}} {
+		r := newRecorder(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, run := StartRun(ctx, "coder", WithTracerProvider(r))
+		cancel()
+		run.End(err)
+		assert.True(t, r.only(t).failed(), name)
+	}
+}
+
+// The requests that an application stops because it failed do not explain the run's failure.
+func TestRunFailsAndStopsItsRequests(t *testing.T) {
+	for name, end := range map[string]error{
+		"the failure":         io.ErrUnexpectedEOF,
+		"joined":              errors.Join(io.ErrUnexpectedEOF, context.Canceled),
+		"the request's error": &url.Error{Op: "Post", URL: "secret", Err: context.Canceled},
+	} {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
+		below, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := call(below, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
+		require.Error(t, err)
+		run.End(end)
+		d := run.Diagnosis()
+		assert.Equal(t, semconv.RunOutcomeFailed, d.Outcome, name)
+		assert.Equal(t, semconv.ClassApplicationError, d.Class, name)
+		assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety, name)
+		assert.True(t, r.named("invoke_agent coder")[0].failed(), name)
+	}
+}
+
+// rpcError has a status as the errors of gRPC have it.
+type rpcError struct{ code rpcCode }
+
+type rpcStatus struct{ code rpcCode }
+
+type rpcCode uint32
+
+func (rpcError) Error() string            { return "secret" }
+func (e rpcError) GRPCStatus() *rpcStatus { return &rpcStatus{e.code} }
+func (s *rpcStatus) Code() rpcCode        { return s.code }
 
 type panickingError struct{}
 
@@ -134,7 +198,7 @@ func TestRunEndByItsParts(t *testing.T) {
 		_, err = call(ctx, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
 		require.Error(t, err)
 		run.End(wrapped)
-		assert.Equal(t, "unknown", r.named("invoke_agent coder")[0].get("llm.abort.source"), "the part that ended last was not aborted")
+		assert.Nil(t, r.named("invoke_agent coder")[0].get("llm.abort.source"), "the part that ended last was not aborted")
 	})
 }
 

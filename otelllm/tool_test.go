@@ -64,6 +64,8 @@ func TestToolOutcomes(t *testing.T) {
 		{"a context below was cancelled", t.Context(), context.Canceled, "interrupted", nil, nil, "unknown", false},
 		{"aborted, by the plain error", aborted, aborted.Err(), "interrupted", nil, nil, "shutdown", false},
 		{"aborted, by the cause", aborted, context.Cause(aborted), "interrupted", nil, nil, "shutdown", false},
+		{"failed, and a context below was cancelled", t.Context(), errors.Join(io.ErrUnexpectedEOF, context.Canceled), "failed", "*errors.errorString", nil, nil, true},
+		{"failed, and was cancelled", cancelled, errors.Join(io.ErrUnexpectedEOF, context.Canceled), "interrupted", nil, nil, "unknown", false},
 		{"cancelled with a cause", caused, typed, "interrupted", nil, nil, "unknown", false},
 		{"its caller's deadline with a cause", lateCaused, lateCaused.Err(), "timed_out", "context.deadlineExceededError", nil, "deadline", true},
 		{"its caller's deadline, by the cause", lateCaused, fmt.Errorf("x: %w", context.Cause(lateCaused)), "timed_out", "*errors.errorString", nil, "deadline", true},

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -73,6 +74,34 @@ func wantVerdict(d *classify.Diagnosis, run bool) map[attribute.Key]any {
 		m["llm.retry.reason"] = d.Retry.Reason.String()
 	}
 	return m
+}
+
+// TestVerdictsOfTheTransport checks that the option on the transport alone gives a verdict to the
+// span of a declared run, of one around it, and of their tools.
+func TestVerdictsOfTheTransport(t *testing.T) {
+	r := newRecorder(t)
+	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
+	ctx, inner := StartRun(ctx, "inner")
+	_, err := call(ctx, NewTransport(base(t), WithVerdicts()), scriptedServer(t, sseHead+firstText, nettest.Reset)+chatPath, chatBody)
+	require.Error(t, err)
+	_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "f"})
+	tool.End(errors.New("secret"))
+	inner.End(err)
+	outer.End(err)
+	for _, name := range []string{"invoke_agent inner", "invoke_agent outer"} {
+		s := r.named(name)[0]
+		assert.True(t, s.failed())
+		assert.Equal(t, "failed", s.get(semconv.RunOutcomeKey), name)
+		assert.NotEmpty(t, s.get(semconv.FailureSummaryKey), name)
+	}
+	assert.NotEmpty(t, r.named("execute_tool f")[0].get(semconv.FailureClassKey))
+	without := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "outer", WithTracerProvider(without))
+	_, err = call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead+firstText, nettest.Reset)+chatPath, chatBody)
+	run.End(err)
+	for _, s := range without.spans.Ended() {
+		assert.Empty(t, verdictAttributes(span{s}), s.Name())
+	}
 }
 
 // TestVerdicts checks that the spans of runs that succeed or fail have the verdicts of the
@@ -147,8 +176,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Without the option no span has a verdict. If it is given to a transport alone, only the
-// spans of requests have one.
+// Without the option no span has a verdict. If it is given to a transport alone, the spans of its
+// requests have one, and those of the run that they belong to.
 func TestVerdictsOfATransport(t *testing.T) {
 	for _, opts := range [][]TransportOption{nil, {WithVerdicts()}} {
 		for _, inRun := range []bool{false, true} {
@@ -173,7 +202,7 @@ func TestVerdictsOfATransport(t *testing.T) {
 				assert.Empty(t, verdictAttributes(s))
 			}
 			for _, s := range append(r.named("execute_tool look"), r.named("invoke_agent coder")...) {
-				assert.Empty(t, verdictAttributes(s))
+				assert.Equal(t, opts != nil && inRun, s.get(semconv.ClassificationTriggerKey) == "client", s.Name())
 			}
 		}
 	}

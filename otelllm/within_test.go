@@ -212,8 +212,8 @@ func TestOpenRequestsCount(t *testing.T) {
 		safety semconv.RetrySafety
 		reason semconv.RetryReason
 	}{
-		{"nothing came", func(*manual.Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
-		{"reasoning", (*manual.Request).RecordReasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
+		{"nothing came", func(*manual.Request) {}, classify.UserConfirmedRetry, semconv.RetryReasonEvidenceIncomplete},
+		{"reasoning", (*manual.Request).RecordReasoning, classify.UserConfirmedRetry, semconv.RetryReasonEvidenceIncomplete},
 		{"text", (*manual.Request).RecordText, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
 		{"a call", func(q *manual.Request) { q.RecordToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
 		{"a provider's tool", (*manual.Request).RecordProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
@@ -229,12 +229,32 @@ func TestOpenRequestsCount(t *testing.T) {
 			assert.Equal(t, semconv.CauseConnectionReset, d.Cause)
 			assert.Equal(t, tt.safety, d.Retry.Safety)
 			assert.Equal(t, tt.reason, d.Retry.Reason)
+			if tt.reason == semconv.RetryReasonEvidenceIncomplete {
+				assert.Contains(t, d.MissingEvidence, string(semconv.RunIDKey))
+			}
 			open.RecordText()
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "what it does next counts, too")
 			run.End(connReset)
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
 			open.End(nil)
 		})
+	}
+}
+
+// An open request may do anything next, also one of a run within the run. When it has ended with
+// nothing, the retry is safe again.
+func TestOpenRequestsOfInnerRuns(t *testing.T) {
+	for _, within := range []bool{false, true} {
+		ctx, run := otelllm.StartRun(t.Context(), "outer", otelllm.WithToolsRecorded())
+		inner := ctx
+		if within {
+			inner, _ = otelllm.StartRun(ctx, "inner")
+		}
+		open := request(inner)
+		request(ctx).End(connReset)
+		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, run.Diagnosis().Retry.Reason)
+		open.End(connReset)
+		assert.Equal(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
 	}
 }
 
@@ -612,4 +632,31 @@ func TestInnerToolsDeclareNothing(t *testing.T) {
 	outer.End(connReset)
 	assert.Nil(t, spantest.Get(r.Named("invoke_agent outer")[0], "llm.run.tools"))
 	assert.Equal(t, int64(1), spantest.Get(r.Named("invoke_agent inner")[0], "llm.run.tools"))
+}
+
+// BenchmarkRunEnd ends a run whose tools all failed and wait for the delivery of their outputs.
+// The time for each tool is that of a run with few of them.
+func BenchmarkRunEnd(b *testing.B) {
+	for _, steps := range []int{100, 1500, 6000} {
+		b.Run(strconv.Itoa(steps), func(b *testing.B) {
+			provider := spantest.New(b)
+			provider.UnregisterSpanProcessor(provider.Spans)
+			var ending time.Duration
+			for range b.N {
+				ctx, run := otelllm.StartRun(b.Context(), "coder", otelllm.WithVerdicts(), otelllm.WithTracerProvider(provider))
+				for i := range steps {
+					id := "call_" + strconv.Itoa(i)
+					q := request(ctx)
+					q.RecordToolCall(id, "f")
+					q.End(nil)
+					execute(ctx, id, otelllm.EffectReadOnly, connReset)
+				}
+				begin := time.Now()
+				run.End(connReset)
+				ending += time.Since(begin)
+			}
+			b.ReportMetric(float64(ending.Nanoseconds())/float64(b.N*steps), "ns/step")
+			b.ReportMetric(float64(ending.Milliseconds())/float64(b.N), "ms/end")
+		})
+	}
 }

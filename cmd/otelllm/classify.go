@@ -87,6 +87,7 @@ type classifyOptions struct {
 	json   bool
 	again  bool
 	report string
+	by     string
 }
 
 func newClassifyCommand() *cobra.Command {
@@ -103,16 +104,21 @@ sent anywhere. Verdicts that a Collector wrote stay, unless --again is set.
 Exit status: 0 all input was read, 2 some of it was not, or the arguments are wrong.`,
 		Example: `  otelllm classify traces.jsonl
   otelllm classify --json traces/*.json.gz | jq .
+  otelllm classify --by agent traces/*.json.gz
   otelllm classify jaeger://127.0.0.1:16686/5b8efff798038103d269b633813fc60c`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.names = args
+			if o.by != "" && o.by != byAgent {
+				return fmt.Errorf("--by %s is not known: write --by %s", o.by, byAgent)
+			}
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object per line: each run with its requests and tools, and each model call without a run")
 	cmd.Flags().StringVar(&o.report, "report", "", "also write the runs as one HTML page to this `file`, which needs nothing else")
+	cmd.Flags().StringVar(&o.by, "by", "", "print one line for each `group` of runs in place of the runs: agent compares agents and their versions")
 	cmd.Flags().BoolVar(&o.again, "again", false, "judge traces again that have verdicts from a Collector")
 	return cmd
 }
@@ -130,9 +136,12 @@ func (o *classifyOptions) run(ctx context.Context, stdin io.Reader, stdout, stde
 			return err
 		}
 	}
-	if o.json {
+	switch {
+	case o.by == byAgent:
+		err = printAgents(stdout, slices.Concat(recordsOf(traces)...), o.json)
+	case o.json:
 		err = printRecords(stdout, traces)
-	} else {
+	default:
 		printVerdicts(newPrinter(stdout), traces)
 	}
 	if err == nil && bad {

@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		newRunCommand(), newProxyCommand(), newDemoCommand(),
-		newClassifyCommand(), newCheckCommand(), newJudgeCommand(),
+		newClassifyCommand(), newExplainCommand(), newCheckCommand(), newJudgeCommand(),
 	)
 	return root
 }

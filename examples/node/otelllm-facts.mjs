@@ -37,6 +37,13 @@ export class Abort extends Error {
   }
 }
 
+// clock returns a clock for the times of spans, in milliseconds since 1970. All parts of a run have the same one, so that
+// their order is that in which they happened: the SDK's own has whole milliseconds for a start and fractions for an end.
+function clock() {
+  const offset = Date.now() - performance.now();
+  return () => offset + performance.now();
+}
+
 // withSignal runs fn with the signal that stops its requests, as a watchdog for one attempt does. Clients wrap signals
 // and lose their reasons. The run goes on.
 export function withSignal(signal, fn) {
@@ -65,11 +72,12 @@ export function withRun(agent, { signal, conversation, toolsRecorded = false, ju
   const outer = context.active().getValue(runKey);
   const named = defined({ 'gen_ai.agent.name': safeName(agent), 'gen_ai.conversation.id': safeName(conversation) });
   const attributes = { 'gen_ai.operation.name': 'invoke_agent', ...named, ...(outer && { 'llm.run.id': outer.id }) };
-  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes }, async (recorded) => {
-    const run = { id: recorded.spanContext().spanId, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
+  const now = outer?.now ?? clock();
+  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes, startTime: now() }, async (recorded) => {
+    const run = { id: recorded.spanContext().spanId, now, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
     run.judge = judge ?? outer?.judge ?? safely(judgeOfEnvironment);
     run.judged = String(++judgedParts);
-    const span = new Told(recorded, run, { kind: 'run' }, attributes);
+    const span = new Told(recorded, run, now, { kind: 'run' }, attributes);
     span.tell({ state: 'begun', parent_run: outer && outer.judge === run.judge ? outer.judged : undefined, 'llm.run.tools': toolsRecorded ? 0 : undefined });
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
@@ -111,8 +119,9 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
     'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': safeName(name), 'gen_ai.tool.call.id': safeName(id),
     'llm.tool.effect': effect, ...(run && { 'llm.run.id': run.id }),
   };
-  return tracer.startActiveSpan(`execute_tool ${safeName(name)}`, { attributes }, async (recorded) => {
-    const span = new Told(recorded, run, { kind: 'tool', id: String(++judgedParts) }, attributes);
+  const now = run?.now ?? clock();
+  return tracer.startActiveSpan(`execute_tool ${safeName(name)}`, { attributes, startTime: now() }, async (recorded) => {
+    const span = new Told(recorded, run, now, { kind: 'tool', id: String(++judgedParts) }, attributes);
     span.tell({ state: 'begun' });
     let outcome = 'succeeded';
     try {
@@ -147,7 +156,7 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
 
 // waitForDelivery ends the span of a tool now, and lets it leave later.
 function waitForDelivery(run, id, span) {
-  const ended = Date.now();
+  const ended = span.now();
   const key = id != null && !run.waiting.has(id) ? id : Symbol('a call without an id of its own');
   const tool = {
     delivery: 'pending',
@@ -256,8 +265,9 @@ class Recording {
       ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
       ...(this.run && { 'llm.run.id': this.run.id, ...this.run.named }),
     };
-    const recorded = tracer.startSpan(`chat ${safeName(body.model)}`, { kind: SpanKind.CLIENT, attributes });
-    this.span = new Told(recorded, this.run, { kind: 'request', id: String(++judgedParts) }, attributes);
+    const now = this.run?.now ?? clock();
+    const recorded = tracer.startSpan(`chat ${safeName(body.model)}`, { kind: SpanKind.CLIENT, attributes, startTime: now() });
+    this.span = new Told(recorded, this.run, now, { kind: 'request', id: String(++judgedParts) }, attributes);
     this.span.tell({ state: 'begun' });
     if (this.run) {
       for (const id of history?.outputs.slice(-64) ?? []) this.run.waiting.get(id)?.release();
@@ -488,8 +498,8 @@ function endingOf(r, how, error) {
 
 // Told is a span whose facts the judge of its run gets as well.
 class Told {
-  constructor(recorded, run, part, attributes) {
-    Object.assign(this, { recorded, run, part, facts: { ...attributes } });
+  constructor(recorded, run, now, part, attributes) {
+    Object.assign(this, { recorded, run, now, part, facts: { ...attributes } });
   }
   setAttribute(key, value) {
     this.setAttributes({ [key]: value });
@@ -503,9 +513,9 @@ class Told {
     this.recorded.setStatus(status);
   }
   addEvent(name) {
-    this.recorded.addEvent(name);
+    this.recorded.addEvent(name, this.now());
   }
-  end(at) {
+  end(at = this.now()) {
     this.tell();
     this.recorded.end(at);
   }

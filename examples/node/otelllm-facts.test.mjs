@@ -474,3 +474,25 @@ test('an end is as good as its server meant it', async () => {
     assert.equal(span.attributes['llm.stream.tool_inputs_invalid'], invalid, name);
   }
 });
+
+test('the parts of a run are in order by one clock', async () => {
+  const at = ([seconds, nanos]) => BigInt(seconds) * 1000000000n + BigInt(nanos);
+  for (let round = 0; round < 50; round++) {
+    const spans = await spansOf(() => withRun('a', {}, async () => {
+      for (let step = 0; step < 3; step++) {
+        const { fetch } = answering([chunk({ content: 'x' }), chunk({}, 'stop'), 'data: [DONE]\n\n']);
+        await (await factsFetch(fetch)(url, ask())).text();
+        await withTool({ id: `call_${step}`, name: 'f' }, async () => outputSent(`call_${step}`));
+      }
+    }));
+    const run = spans.find((s) => s.name === 'invoke_agent a');
+    const parts = spans.filter((s) => s !== run).sort((a, b) => (at(a.startTime) < at(b.startTime) ? -1 : 1));
+    assert.deepEqual(parts.map((s) => s.name), ['chat m', 'execute_tool f', 'chat m', 'execute_tool f', 'chat m', 'execute_tool f']);
+    for (const [i, part] of parts.entries()) {
+      assert.ok(at(part.startTime) <= at(part.endTime));
+      assert.ok(at(part.endTime) <= at(parts[i + 1]?.startTime ?? run.endTime), `${part.name} ends before the next part begins`);
+      assert.ok(at(run.startTime) <= at(part.startTime));
+      for (const event of part.events) assert.ok(at(part.startTime) <= at(event.time) && at(event.time) <= at(part.endTime));
+    }
+  }
+});

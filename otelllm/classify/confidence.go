@@ -6,7 +6,8 @@ import "github.com/otelllm/otelllm-go/semconv"
 // retry; a guard ensures that.
 func (k *risk) confidence() semconv.Confidence {
 	switch {
-	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned, k.cause == semconv.CauseUnknownEnd:
+	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned, k.cause == semconv.CauseUnknownEnd,
+		k.class == semconv.ClassLocalAbort && k.cause == semconv.CauseUnknown: // who stopped it, or why, was not said
 		return semconv.ConfidenceLow
 	case k.basis == Typed && k.observed():
 		return semconv.ConfidenceHigh

@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -41,6 +42,32 @@ type Diagnosis struct {
 
 // Failed reports whether d describes a failure.
 func (d *Diagnosis) Failed() bool { return d.Class != semconv.ClassUnset }
+
+// String returns the diagnosis in one line, for a log: the outcome of a run, what failed where and
+// by whom, whether to try again, and the summary. It has no content and no secrets.
+//
+//	failed: stream_interrupted/connection_reset in tool_input by transport, safe_auto_retry (incomplete_tool_input): The connection …
+func (d Diagnosis) String() string {
+	var parts []string
+	if d.Outcome != semconv.RunOutcomeUnset {
+		parts = append(parts, d.Outcome.String())
+	}
+	if !d.Failed() {
+		if d.RecoveredFailures > 0 {
+			parts = append(parts, plural(int64(d.RecoveredFailures), "failure"))
+		}
+		if len(parts) == 0 {
+			return "nothing failed"
+		}
+		return strings.Join(parts, ": ")
+	}
+	verdict := d.Class.String() + "/" + d.Cause.String() + " in " + d.Phase.String() + " by " + d.Origin.String() +
+		", " + d.Retry.Safety.String() + " (" + d.Retry.Reason.String() + ")"
+	if d.Retry.After > 0 {
+		verdict += " after " + d.Retry.After.String()
+	}
+	return strings.Join(append(parts, verdict, d.Summary), ": ")
+}
 
 // Retry is the verdict on trying again: for a request, sending it again unchanged; for a
 // tool, executing the call again; for a run, repeating it from its start. It is unset if

@@ -88,6 +88,9 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 		e.add(string(semconv.ProviderErrorIntermediaryKey), "true")
 	}
 	e.addAbort(r.Abort)
+	if r.Abort.Source == semconv.AbortSourceUnset && r.Basis == Typed && c.class != semconv.ClassLocalAbort {
+		e.add(string(semconv.AbortSourceKey), "none") // what ended it, this side did not
+	}
 	if r.silence() > 0 {
 		e.add(string(semconv.StreamLastProgressKey), strconv.FormatFloat(r.LastProgress.Seconds(), 'f', 3, 64))
 	}

@@ -45,10 +45,10 @@ func TestRequestEvidence(t *testing.T) {
 		{
 			"cut", cut,
 			"llm.stream.end=read_error http.response.status_code=200 llm.transport.cause=connection_reset llm.transport.code=ECONNRESET " +
-				"llm.transport.stage=body llm.watchdog.kind=none llm.stream.phase=response_started llm.stream.text_chunks=0 llm.stream.tool_calls=0",
+				"llm.transport.stage=body llm.abort.source=none llm.watchdog.kind=none llm.stream.phase=response_started llm.stream.text_chunks=0 llm.stream.tool_calls=0",
 			"llm.stream.reasoning_chunks llm.stream.tool_inputs_started llm.stream.tool_inputs_completed llm.stream.provider_tools_started " +
 				"llm.request.attempt llm.connection.reused llm.connection.idle gen_ai.response.finish_reasons llm.request.background llm.stream.unread " +
-				"llm.provider.error.kind llm.provider.error.in_band llm.abort.source network.protocol.version",
+				"llm.provider.error.kind llm.provider.error.in_band network.protocol.version",
 		},
 		{"no status", all(cut, func(r *Request) { r.Status = 0 }), "", "http.response.status_code"},
 		{"texts not counted", all(cut, func(r *Request) { r.Text = 0 }), "", "llm.stream.text_chunks"},
@@ -57,7 +57,8 @@ func TestRequestEvidence(t *testing.T) {
 		{"a new connection", all(cut, func(r *Request) { r.Connection.Reused = No }), "llm.connection.reused=false", "llm.connection.idle"},
 		{"the third try", all(cut, func(r *Request) { r.Attempt = 3 }), "llm.request.attempt=3", ""},
 		{"a tool of the provider's that was not offered", all(cut, func(r *Request) { r.ProviderToolsStarted = Counted(1) }), "llm.stream.provider_tools_started=1", ""},
-		{"concluded", all(cut, func(r *Request) { r.Basis = Corroborated }), "", "llm.watchdog.kind"},
+		{"concluded", all(cut, func(r *Request) { r.Basis = Corroborated }), "", "llm.watchdog.kind llm.abort.source"},
+		{"aborted", all(cut, func(r *Request) { r.Abort.Source = semconv.AbortSourceUser }), "llm.abort.source=user", ""},
 		{"a watchdog of no kind", all(cut, func(r *Request) { r.Ended = semconv.StreamEndWatchdog }), "llm.stream.end=watchdog", "llm.watchdog.kind"},
 		{"a limit", finish(FinishMaxTokens), "gen_ai.response.finish_reasons=max_output_tokens", ""},
 		{"no reason", finish(FinishMissing), "gen_ai.response.finish_reasons=missing", ""},

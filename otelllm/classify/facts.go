@@ -288,6 +288,9 @@ type Tool struct {
 	ErrorType          string // error.type of the tool's own failure
 	Abort              Abort  // what interrupted it, if this side did
 	Waits              bool   // it ended to wait for a person or a job, and a run may end on that
+	// FromHistory: only the conversation shows the call. Without an outcome and a delivery, it
+	// ended before it had any output of the call.
+	FromHistory bool
 }
 
 // Run holds the facts of one agent run: its requests and tools, in any order, and what is

@@ -169,14 +169,16 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 		overtaken = list.between(inFlight, from).held > 0 || plain[begin]-plain[from] > list.between(begin, from).full
 	}
 	switch {
-	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:
+	case omitted && j.undelivered(tool):
 		return semconv.CauseDeliveryFailed // the delivery failed first, so that is the cause
 	case omitted:
 		return semconv.CauseOmittedFromRetry
 	case carried:
 		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
-	case tool.Delivery == semconv.OutputDeliveryFailed:
+	case j.undelivered(tool):
 		return semconv.CauseDeliveryFailed
+	case tool.unanswered() && !requested && !j.run.Partial:
+		return semconv.CauseNeverAnswered
 	case requested || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
 	case j.run.Partial:
@@ -186,6 +188,19 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 	default:
 		return semconv.CauseNeverAnswered
 	}
+}
+
+// undelivered reports whether sending the tool's output failed and was not made up for. An output
+// that was kept after that may be sent for as long as the run goes on.
+func (j *judge) undelivered(t *Tool) bool {
+	return t.Delivery == semconv.OutputDeliveryFailed ||
+		t.Delivery == semconv.OutputDeliveryCached && t.DeliveryError != "" && j.run.Ended != NotObserved
+}
+
+// unanswered reports whether the conversation ended before it had any output of the call. Whether
+// the call was executed is not known.
+func (t *Tool) unanswered() bool {
+	return t.FromHistory && t.Outcome == semconv.ToolOutcomeUnset && t.Delivery == semconv.OutputDeliveryUnset
 }
 
 // retriesFrom returns the first position of the requests that follow a failed request

@@ -354,7 +354,7 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 		}
 		lacks := j.lacks(r, tool) == Yes
 		if lacks && tool.hasOutput() && j.retries(r, tool) {
-			if tool.Delivery == semconv.OutputDeliveryFailed {
+			if j.undelivered(tool) {
 				return semconv.CauseDeliveryFailed // the delivery failed first, so that is the cause
 			}
 			return semconv.CauseOmittedFromRetry
@@ -364,7 +364,7 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 	switch {
 	case carried:
 		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
-	case tool.Delivery == semconv.OutputDeliveryFailed:
+	case j.undelivered(tool):
 		return semconv.CauseDeliveryFailed
 	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
@@ -373,6 +373,11 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 	default:
 		return semconv.CauseNeverAnswered
 	}
+}
+
+func (j *naive) undelivered(t *Tool) bool {
+	kept := t.Delivery == semconv.OutputDeliveryCached && t.DeliveryError != "" && (j.run.Ended == Yes || j.run.Ended == No)
+	return kept || t.Delivery == semconv.OutputDeliveryFailed
 }
 
 // retries reports whether r continues the call's conversation: its history still contains
@@ -420,28 +425,38 @@ func sameThread(r, f *Request) bool {
 		!slices.ContainsFunc(f.HistoryOutputs, func(id string) bool { return !hasID(r.HistoryOutputs, id) })
 }
 
-// toolRecovered reports whether the model received the tool's output or error, or the run
+// toolRecovered reports whether the model answered the tool's output or error, or the run
 // continued successfully without it.
 func (j *naive) toolRecovered(t *Tool) bool {
-	if j.answered(t, nil) {
-		return true
-	}
-	if j.run.Failed == Yes {
-		return false
-	}
-	for _, i := range slices.Backward(j.order) {
-		if j.run.Requests[i].Start.Add(clockGrain).Before(t.End) {
-			break
-		}
-		if j.states[i].answered() {
+	sent := j.answered(t, nil)
+	for _, i := range j.order {
+		if r := &j.run.Requests[i]; j.states[i].answered() && j.carries(r, t) && !r.Start.Add(clockGrain).Before(t.Start) {
 			return true
 		}
 	}
-	if len(j.order) == 0 {
+	if !sent && j.run.Failed == Yes {
 		return false
 	}
+	if len(j.order) == 0 {
+		return sent
+	}
+	follows := func(r *Request) bool {
+		if !r.Start.Before(t.End) {
+			return true
+		}
+		made := t.CallID != "" && (hasID(r.CallIDs, t.CallID) || hasID(r.OpenCallIDs, t.CallID))
+		return !made && !r.Start.Add(clockGrain).Before(t.End) && !r.End.Before(t.End)
+	}
+	for _, i := range slices.Backward(j.order) {
+		if j.states[i].answered() {
+			if follows(&j.run.Requests[i]) {
+				return true
+			}
+			break
+		}
+	}
 	last := j.order[len(j.order)-1]
-	return j.states[last] == stateUnknown && j.run.Requests[last].HistoryCalls == nil && !j.run.Requests[last].Start.Add(clockGrain).Before(t.End)
+	return j.states[last] == stateUnknown && j.run.Requests[last].HistoryCalls == nil && follows(&j.run.Requests[last])
 }
 
 func (j *naive) concerns(tool *Tool, r *Request) bool {

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -217,21 +218,58 @@ func (j *judge) cancelledByFailure(i int) bool {
 	return first < len(j.failures) && !j.failures[first].After(a.End)
 }
 
+// stoppedByFailure reports whether request i was stopped for no reason of its own, in a run that
+// reports a failure which is not a cancellation: the application stopped it because it failed.
+func (j *judge) stoppedByFailure(i int) bool {
+	a := &j.run.Requests[i]
+	return j.states[i] == stateAborted && (a.Abort.Source == semconv.AbortSourceUnknown || a.Abort.Source == semconv.AbortSourceConsumer) &&
+		j.run.Failed == Yes && j.run.Abort.Source == semconv.AbortSourceUnset && !namesCancellation(j.run.ErrorType) && j.allPartsPresent()
+}
+
+// namesCancellation reports whether an error.type may be that of a cancellation, of any
+// language. Without a type it may.
+func namesCancellation(errorType string) bool {
+	if errorType == "" {
+		return true
+	}
+	name := strings.ToLower(errorType)
+	return slices.ContainsFunc([]string{"cancel", "abort", "exit", "interrupt", "timeout", "deadline", "closed", "_other"}, func(part string) bool {
+		return strings.Contains(name, part)
+	})
+}
+
 // clockGrain is how much too early the start of a span may be: the OpenTelemetry SDK for
 // JavaScript rounds starts to whole milliseconds, but not ends.
 const clockGrain = time.Millisecond
 
-// toolRecovered reports whether the model received the tool's output or error, or the run
-// continued successfully without it.
+// toolRecovered reports whether the model got the tool's output or error and answered, or the run
+// continued successfully without it. An output that was sent is no answer by itself.
 func (j *judge) toolRecovered(t int) bool {
-	if j.answered(t) {
+	switch {
+	case j.answeredBy(t) >= 0:
 		return true
+	case j.delivered(t):
+		return len(j.order) == 0 || j.wentOn(t) || j.askedAgain(t)
+	default:
+		return j.failed() != Yes && (j.wentOn(t) || j.askedAgain(t))
 	}
-	if j.failed() == Yes {
+}
+
+// wentOn reports whether the last request that was answered follows the tool.
+func (j *judge) wentOn(t int) bool {
+	last := j.overview().lastAnswered
+	return last >= 0 && j.follows(last, t)
+}
+
+// follows reports whether the request at a position may have begun after the tool had ended, by
+// the grain of a clock. One that had ended by then, or that made the tool's call, did not.
+func (j *judge) follows(pos, t int) bool {
+	r, end := j.requestAt(int32(pos)), j.run.Tools[t].End
+	if r.Start.Before(end) && (r.Start.Add(clockGrain).Before(end) || r.End.Before(end)) {
 		return false
 	}
-	last := j.overview().lastAnswered
-	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End) || j.askedAgain(&j.run.Tools[t])
+	n := j.index.toolID[t]
+	return !r.Start.Before(end) || n < 0 || timesAt(j.index.uses(n, roleMaker), int32(pos)) == 0
 }
 
 // failed returns whether the run itself failed, as far as its producer says so. Some producers

@@ -18,7 +18,7 @@ type risk struct {
 
 	permanent    Fact // whether a TLS failure will occur again
 	repeated     bool // the same protocol violation occurred before
-	partsMissing bool // an announced part never arrived, or unannounced parts may exist
+	partsMissing bool // an announced part never arrived, unannounced parts may exist, or a request goes on
 
 	// The following fields only affect the words, and the names of missing evidence.
 	endMissing          bool          // unannounced parts may exist because the end of the run never came
@@ -28,6 +28,8 @@ type risk struct {
 	incomplete          bool          // the answer lacks its finish reason
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
 	failedTool          string        // the name of the tool that the verdict is about
+	ownFailure          bool          // that tool failed, whatever became of its output
+	unsent              bool          // the conversation ended without any output of that tool
 	handoff             bool          // that tool hands over to another agent
 	call                bool          // the verdict is about its call: whether it ran was not observed
 	limit               time.Duration // of the watchdog that fired; 0 if not observed
@@ -158,12 +160,17 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
-	j.addResponse(&k, pos)
-	j.addTools(&k, pos)
+	j.addEffects(&k, pos)
+	return k
+}
+
+// addEffects adds what sending the request at a position again could repeat.
+func (j *judge) addEffects(k *risk, pos int) {
+	j.addResponse(k, pos)
+	j.addTools(k, pos)
 	if j.unaccountedCalls(pos) {
 		k.calls = callsUnknown
 	}
-	return k
 }
 
 // runRisk returns the risk of repeating the whole run from its start. The verdicts on its
@@ -222,11 +229,19 @@ func (j *judge) mayHaveUnannouncedParts() bool {
 // add adds an execution of a tool.
 func (k *risk) add(tool *Tool) {
 	switch {
+	case tool.unanswered():
+		k.calls = callsUnknown
 	case tool.MayHaveActed():
 		k.start(tool.effect(), tool.Name)
 	case tool.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		k.toolRefused = true
 	}
+}
+
+// aboutTool makes a tool the one that the verdict is about.
+func (k *risk) aboutTool(t *Tool) {
+	k.failedTool, k.handoff, k.unsent = t.Name, t.Handoff, t.unanswered()
+	k.ownFailure = t.Outcome == semconv.ToolOutcomeFailed || t.Outcome == semconv.ToolOutcomeTimedOut
 }
 
 // start adds a tool that began.
@@ -297,6 +312,7 @@ func (j *judge) addResponse(k *risk, pos int) {
 	k.calls = max(k.calls, j.callState(pos))
 	k.providerTools = max(k.providerTools, r.providerTools())
 	k.continues = k.continues || r.continues()
+	k.partsMissing = k.partsMissing || r.Open // it may show text, or hand over a call, at any moment
 }
 
 // refused reports whether the provider did not accept the request. A timeout or a server

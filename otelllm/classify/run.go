@@ -89,7 +89,7 @@ func JudgeInto(v *Verdicts, r *Run) {
 	j.prepare()
 	for pos, i := range j.order {
 		if j.classifications[i].class != semconv.ClassUnset {
-			v.Requests[i] = j.diagnoseRequest(pos)
+			v.Requests[i] = j.diagnoseRequest(pos, nil)
 		}
 	}
 	for t := range r.Tools {
@@ -192,12 +192,17 @@ func stateOf(c semconv.Class, e ending) state {
 	}
 }
 
-func (j *judge) diagnoseRequest(pos int) Diagnosis {
+// diagnoseRequest returns the verdict on the request at a position. Others are the positions of
+// further attempts that the verdict covers.
+func (j *judge) diagnoseRequest(pos int, others []int) Diagnosis {
 	i := j.order[pos]
 	r, c := &j.run.Requests[i], j.classifications[i]
 	h := j.historyState(pos)
 	missing := j.missingOutputs(pos, h)
 	k := j.requestRisk(pos, c, h)
+	for _, other := range others {
+		j.addAttempt(&k, other)
+	}
 	d := c.diagnosis(requestPhase(r, c), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
 	d.MissingOutputs = missing
@@ -205,7 +210,7 @@ func (j *judge) diagnoseRequest(pos int) Diagnosis {
 	if c.cause == semconv.CauseMissingOutput {
 		d.MissingOutputs = broken
 	}
-	d.Evidence = requestEvidence(r, c, broken)
+	d.Evidence = j.attemptsEvidence(requestEvidence(r, c, broken), others)
 	d.MissingEvidence = missingEvidence(&k, r)
 	summarize(&d, &k)
 	return d
@@ -261,7 +266,7 @@ func (j *judge) classifyTool(n int) classification {
 		return classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
-	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(n):
+	case j.undelivered(t) && !j.answered(n):
 		return classification{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
 	default:
 		return classification{}
@@ -297,7 +302,7 @@ func (j *judge) diagnoseTool(n int, d *Diagnosis) {
 	} else {
 		k.calls = callsNotExecuted
 	}
-	k.failedTool, k.handoff = t.Name, t.Handoff
+	k.aboutTool(t)
 	phase := semconv.PhaseToolExecution
 	if c.class == semconv.ClassToolOutputLost {
 		phase = semconv.PhaseToolOutputDelivery
@@ -319,6 +324,7 @@ type primary struct {
 	abort   semconv.AbortSource
 	request *Request // the request that failed, or nil
 	tool    *Tool    // the tool that failed, or nil
+	stopped Retry    // the verdict on the request that was stopped because the run failed, if it ended on one
 
 	call     bool   // the output of a call was lost that no recorded tool executed
 	callName string // the tool of that call, "" if it is not known
@@ -338,10 +344,11 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(v, p.classification, p.basis, p.abort)
+		k.requests = moreCareful(k.requests, p.stopped)
 		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
 		switch {
 		case p.tool != nil:
-			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
+			k.aboutTool(p.tool)
 		case p.request != nil:
 			k.limit, k.silence, k.incomplete = p.request.Watchdog.Limit, p.request.waited(), p.request.Finish == FinishMissing
 			k.otherText = p.request.Text.N() == 0
@@ -414,10 +421,12 @@ func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 //
 //  1. a tool that ran on an input that never completed, unless the model answered it
 //  2. an output that could not be delivered, or that a retry omitted
-//  3. a request that failed, was cut by a limit or was stopped, and that no later one recovered
+//  3. a request that failed, was cut by a limit or was stopped, and that no later one
+//     recovered; but not one that was stopped because the run failed
 //  4. a deliberate end of the run, or of one of its tools
 //  5. a tool that failed, and after which the run ended
-//  6. an output that never reached the model, if the run failed and no part of it is missing
+//  6. an output that never reached the model, if the run failed and no part of it is missing,
+//     or if the conversation ended without any output of the call
 //  7. a call that no recorded tool executed, and whose output a later history lacks, if no part of the run is missing
 //  8. the run's own failure, under the same condition: a missing part might explain it
 //  9. a run without its end, or without parts that it announced
@@ -453,7 +462,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 			recovered++
 		case cause == semconv.CauseIncompleteInput:
 			incomplete = t
-		case class == semconv.ClassToolFailed && j.askedAgain(tool):
+		case class == semconv.ClassToolFailed && j.askedAgain(t):
 			// The run failed after the model was asked again: not on the tool.
 		case class == semconv.ClassToolFailed:
 			failedTool = j.later(failedTool, t)
@@ -486,7 +495,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
 	case undelivered >= 0:
 		p = lost(undelivered, undeliveredCause)
-	case ended >= 0:
+	case ended >= 0 && !j.stoppedByFailure(ended):
 		r := &run.Requests[ended]
 		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: j.basisOf(r, j.classifications[ended]), abort: r.Abort.Source, request: r}
 		if p.cause == semconv.CauseMissingOutput {
@@ -501,7 +510,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(abortedTool, j.classifyTool(abortedTool), semconv.PhaseToolExecution)
 	case failedTool >= 0:
 		p = tool(failedTool, j.classifyTool(failedTool), semconv.PhaseToolExecution)
-	case neverAnswered >= 0 && run.Failed == Yes && j.allPartsPresent():
+	case neverAnswered >= 0 && (run.Failed == Yes && j.allPartsPresent() || run.Tools[neverAnswered].unanswered()):
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 	case len(unreturned) > 0 && !run.Partial && !j.partsMissing():
 		p = lostCall(j.nameOfCall(unreturned[0]))
@@ -513,6 +522,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	case j.failed() == Yes, j.outcomeUnknown():
 		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	}
+	if ended >= 0 && j.stoppedByFailure(ended) {
+		p.stopped = v.Requests[ended].Retry
 	}
 	// If a person stopped the whole run, or it is not known who did, that decides, even if
 	// something failed first.

@@ -65,6 +65,11 @@ func TestSummariesPage(t *testing.T) {
 		has("| `" + cause.String() + "` | " + strings.TrimPrefix(strings.ReplaceAll(with, "30 seconds", "{limit}"), ": ") + " | " +
 			strings.TrimPrefix(watchdogText("", cause, 0), ": ") + " |")
 	}
+	lost := &Diagnosis{Class: semconv.ClassToolOutputLost, Cause: semconv.CauseUnknown}
+	for _, k := range []risk{{}, {ownFailure: true}, {unsent: true}} {
+		k.failedTool = "TOOL"
+		has(strings.ReplaceAll(failureText(lost, &k), "TOOL", "{tool}"))
+	}
 	for s := stateUnknown; s <= stateFailed; s++ {
 		has(requestText(s))
 	}
@@ -321,7 +326,7 @@ func TestSummaries(t *testing.T) {
 				*r = Request{Start: r.Start, End: r.End, Basis: Typed, Ended: semconv.StreamEndCancelled, Phase: semconv.PhaseBeforeConnection}
 				r.Abort.Source = semconv.AbortSourceUnknown
 			}), ofRequest,
-			"The request was cancelled on the client side before a connection was established. Nothing had been sent. It was cancelled deliberately: do not retry unless asked to.",
+			"The request was cancelled on the client side (by the application, it did not say why) before a connection was established. Nothing had been sent. Do not retry unless asked to.",
 		},
 		{
 			"a tool that is stopped", executed(unsafe, semconv.ToolOutcomeInterrupted, func(f *Tool) { f.Abort.Source = semconv.AbortSourceShutdown }), ofTool,

@@ -66,9 +66,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		return watchdogText("A watchdog stopped the request", cause, k.limit)
 	case semconv.ClassLocalAbort:
 		if d.Phase == semconv.PhaseToolExecution {
-			return withCause(toolNamed("A", k.failedTool)+" was cancelled on the client side", cause)
+			return withAbort(toolNamed("A", k.failedTool)+" was cancelled on the client side", cause)
 		}
-		text := withCause("The request was cancelled on the client side", cause)
+		text := withAbort("The request was cancelled on the client side", cause)
 		if k.silence > 0 {
 			text += ", after " + durationText(k.silence) + " without progress"
 		}
@@ -113,6 +113,12 @@ func failureText(d *Diagnosis, k *risk) string {
 	case semconv.ClassToolOutputLost:
 		if k.call {
 			return withCause("The model never got the output of its call of "+lowerFirst(toolNamed("A", k.failedTool)), cause)
+		}
+		if k.unsent {
+			return "The model asked for " + lowerFirst(toolNamed("A", k.failedTool)) + ", and the conversation ended before it got an output"
+		}
+		if k.ownFailure {
+			return withCause(toolNamed("A", k.failedTool)+" failed, and its error never reached the model", cause)
 		}
 		return withCause("The output of "+lowerFirst(toolNamed("A", k.failedTool))+" never reached the model", cause)
 	case semconv.ClassApplicationError:
@@ -204,6 +210,15 @@ var causeTexts = map[semconv.Cause]string{
 	semconv.CauseDeliveryFailed:   "sending it failed",
 	semconv.CauseNeverAnswered:    "the run ended before it was sent",
 	semconv.CauseOmittedFromRetry: "a later request left it out",
+}
+
+// withAbort is withCause for a deliberate end. An application that stops a request without a typed
+// cause does not say why: a person, a limit of its own, or cleanup.
+func withAbort(phrase string, cause semconv.Cause) string {
+	if cause == semconv.CauseUnknown {
+		return phrase + " (by the application, it did not say why)"
+	}
+	return withCause(phrase, cause)
 }
 
 // withCause adds the cause in parentheses, unless it is unknown or adds nothing.
@@ -476,6 +491,8 @@ func adviceAgainst(d *Diagnosis, k *risk) string {
 		return adviceSameTool
 	case d.Cause == semconv.CausePaused:
 		return "Continue the answer instead of retrying."
+	case d.Class == semconv.ClassLocalAbort && d.Cause == semconv.CauseUnknown:
+		return "Do not retry unless asked to."
 	case d.Class == semconv.ClassLocalAbort:
 		return "It was cancelled deliberately: do not retry unless asked to."
 	case d.Cause == semconv.CauseLostState:

@@ -10,7 +10,7 @@ import (
 // askedAgain reports whether the run sent its last request after the tool had ended, what that
 // request carried is not known, and it was answered, or how it ended is not known. The run did not
 // end on the tool: the model was asked again.
-func (j *judge) askedAgain(t *Tool) bool {
+func (j *judge) askedAgain(t int) bool {
 	n := len(j.order)
 	if n == 0 {
 		return false
@@ -19,7 +19,7 @@ func (j *judge) askedAgain(t *Tool) bool {
 		return false
 	}
 	last := j.requestAt(int32(n - 1))
-	return last.HistoryCalls == nil && !last.Start.Add(clockGrain).Before(t.End)
+	return last.HistoryCalls == nil && j.follows(n-1, t)
 }
 
 // failedToParse reports whether the error of a tool is one of a parser of JSON: of JavaScript,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
@@ -18,8 +19,11 @@ import (
 // conversation is the state of a Session. It never refers to the Session, so that the
 // Session can be garbage collected.
 type conversation struct {
-	ctx  context.Context
-	with setup.Setup
+	ctx    context.Context
+	with   setup.Setup
+	client inferred.Client // of the run, if it is inferred
+
+	userAgent string // see [httpcall.UserAgent]
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -29,9 +33,12 @@ type conversation struct {
 	// The ids in the conversation. The session began the conversation, so it has seen all
 	// of it, until something is removed.
 	calls, outputs []string
-	changed        bool         // something was removed, or changed otherwise
-	refusable      []sentOutput // those of the last 64 that the server may still refuse
-	closed         bool         // no response may begin, since nothing would end it
+	changed        bool          // something was removed, or changed otherwise
+	refusable      []sentOutput  // those of the last 64 that the server may still refuse
+	closed         bool          // no response may begin, since nothing would end it
+	made           []madeCall    // the last 64 calls that have no output
+	last           *response     // the one that began last
+	run            *agentrun.Run // the session's own; nil: it is in a declared run, or has none
 }
 
 // do lets f look at a frame. The functions that f returns are called when mu is free
@@ -76,6 +83,7 @@ func (c *conversation) received(f wire.Frame, now time.Time) []func() {
 		for i := range f.State.Calls {
 			if call := &f.State.Calls[i]; call.Ready && call.ID != "" {
 				c.calls = remember(c.calls, call.ID)
+				c.made = remember(c.made, madeCall{call.ID, call.Name, now, r})
 			}
 		}
 		r.rec.Follow(f.State, c.wire.Model(), now)
@@ -111,10 +119,14 @@ func (c *conversation) sent(f wire.Frame, now time.Time) []func() {
 	case wire.FrameOutputSent:
 		c.outputs = remember(c.outputs, f.CallID)
 		tool := agentrun.Of(c.ctx).ToolOf(f.CallID)
+		call, known := c.answered(f.CallID)
 		if f.EventID == "" { // nothing could name it
+			if tool == nil && known && c.run != nil {
+				return c.observe(call, now, semconv.OutputDeliverySent, "")
+			}
 			return []func(){tool.RecordOutputSent}
 		}
-		c.refusable = remember(c.refusable, sentOutput{f.EventID, f.CallID, now})
+		c.refusable = remember(c.refusable, sentOutput{f.EventID, f.CallID, now, call})
 		tool.OutputWritten() // now, before the refusal is read: no span leaves by it
 	case wire.FrameHistoryChanged:
 		c.changed = true
@@ -129,6 +141,9 @@ func (c *conversation) unsent(f wire.Frame, err error, now time.Time) []func() {
 		return r.end(record.Ending{Reason: record.Failed, Err: err, Stage: semconv.TransportStageWrite}, now)
 	case wire.FrameOutputSent:
 		tool := agentrun.Of(c.ctx).ToolOf(f.CallID)
+		if call, known := c.answered(f.CallID); tool == nil && known {
+			return c.observe(call, now, semconv.OutputDeliveryFailed, errorTypeOf(err))
+		}
 		return []func(){func() { tool.RecordOutputFailure(err) }}
 	}
 	return nil
@@ -156,7 +171,7 @@ func (c *conversation) endAll(e record.Ending) {
 		}
 		c.asked = nil
 		clear(c.open)
-		return after
+		return append(after, c.endRun(now)...)
 	})
 }
 

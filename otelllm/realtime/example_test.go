@@ -30,6 +30,7 @@ func ExampleNewSession() {
 	//   llm.stream.end read_error
 	//   llm.stream.phase text
 	//   llm.transport.cause body_truncated
+	// invoke_agent agent
 }
 
 // A frame that could not be written is recorded as well: the model never got this output.

@@ -7,6 +7,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // sentOutput is the output of a tool that was sent with an id by which the server
@@ -14,6 +15,7 @@ import (
 type sentOutput struct {
 	eventID, callID string
 	at              time.Time
+	call            madeCall // its zero value: no response is known to have made it
 }
 
 // refused takes an error of the server. It concerns a response, or a tool's output, only if
@@ -28,21 +30,22 @@ func (c *conversation) refused(f *wire.Frame, now time.Time) []func() {
 		return r.end(record.Ending{Reason: record.EOF, Refusal: f.Err}, now)
 	}
 	if i := slices.IndexFunc(c.refusable, func(o sentOutput) bool { return o.eventID == f.EventID }); i >= 0 {
-		id := c.refusable[i].callID
+		o := c.refusable[i]
 		c.refusable = slices.Delete(c.refusable, i, i+1)
-		c.outputRefused(id)
+		return c.outputRefused(&o, now)
 	}
 	return nil
 }
 
 // outputRefused removes an output of a call from the conversation, which may hold another
 // output of the same call.
-func (c *conversation) outputRefused(callID string) {
+func (c *conversation) outputRefused(o *sentOutput, now time.Time) []func() {
+	callID := o.callID
 	if i := slices.Index(c.outputs, callID); i >= 0 {
 		c.outputs = slices.Delete(c.outputs, i, i+1)
 	}
 	if slices.Contains(c.outputs, callID) {
-		return
+		return nil
 	}
 	for _, r := range c.asked {
 		r.rec.RemoveHistoryOutput(callID)
@@ -50,7 +53,12 @@ func (c *conversation) outputRefused(callID string) {
 	for _, r := range c.open {
 		r.rec.RemoveHistoryOutput(callID)
 	}
-	agentrun.Of(c.ctx).ToolOf(callID).OutputRefused(outputRefused{})
+	tool := agentrun.Of(c.ctx).ToolOf(callID)
+	if tool == nil && o.call.id != "" {
+		return c.observe(o.call, now, semconv.OutputDeliveryFailed, errorTypeOf(outputRefused{}))
+	}
+	tool.OutputRefused(outputRefused{})
+	return nil
 }
 
 // accepted takes that r has begun, which an event of the client requested. A server handles
@@ -60,7 +68,11 @@ func (c *conversation) accepted(r *response) (after []func()) {
 		if o.at.After(r.rec.Start()) {
 			return false
 		}
-		after = append(after, agentrun.Of(c.ctx).ToolOf(o.callID).OutputAccepted)
+		if tool := agentrun.Of(c.ctx).ToolOf(o.callID); tool != nil || o.call.id == "" || c.run == nil {
+			after = append(after, tool.OutputAccepted)
+		} else {
+			after = append(after, c.observe(o.call, o.at, semconv.OutputDeliverySent, "")...)
+		}
 		return true
 	})
 	return after

@@ -36,11 +36,13 @@ func (*response) Settled(*spanfacts.Request) {}
 
 // begin starts the span of a response, with the session's mu held.
 func (c *conversation) begin(providerTools []string, now time.Time) *response {
+	c.startRun(now)
 	id := spanfacts.Identity{
 		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
 		Provider:  c.with.Provider,
 		Model:     c.wire.Model(),
 		Stream:    classify.Yes,
+		UserAgent: c.userAgent,
 	}
 	agentrun.Of(c.ctx).Identify(&id)
 	_, span := record.StartSpan(c.ctx, c.with.TracerProvider, record.ClientKind, &id, now)
@@ -52,6 +54,7 @@ func (c *conversation) begin(providerTools []string, now time.Time) *response {
 		f.HistoryCalls, f.HistoryOutputs = slices.Clone(c.calls), slices.Clone(c.outputs)
 	}
 	r.rec.Begin(r)
+	c.last = r
 	return r
 }
 

@@ -1,19 +1,22 @@
 // Package realtime records sessions of the OpenAI Realtime API over any WebSocket library.
 //
 // The application reports every text frame to a [Session]. Each response becomes the span
-// of a request, with the verdicts and metrics of any other model call. No run is inferred
-// from a session: declare one with [otelllm.StartRun].
+// of a request, with the verdicts and metrics of any other model call. A session outside of a
+// run of [otelllm.StartRun] is an inferred run of its own, as [otelllm.Transport] describes it.
 package realtime
 
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"runtime"
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -26,6 +29,9 @@ type Config struct {
 	// Instrumentation says with which options the session is recorded, and which Shutdown
 	// ends it. Nil is that of the functions of package otelllm.
 	Instrumentation *otelllm.Instrumentation
+
+	// Header is that of the handshake. An inferred run has the agent's name from it.
+	Header http.Header
 }
 
 // Session observes one session. Each response becomes the span of a request in the run of
@@ -36,6 +42,9 @@ type Config struct {
 // [otelllm.Tool.RecordOutputSent], if [otelllm.StartTool] was given the call's id. If the
 // server refuses the output, with an error that names its event_id, the delivery has
 // failed.
+//
+// A call that [otelllm.StartTool] did not record is one of unknown effect. If sending its output
+// fails, or if the session ends before it has one, the run ended on that: the output was lost.
 //
 // It is safe for concurrent use, and a nil *Session does nothing. A Session that is garbage
 // collected before [Session.Close] ends its responses as abandoned.
@@ -51,6 +60,7 @@ func NewSession(ctx context.Context, config Config) *Session {
 	with.Provider = cmp.Or(with.Provider, spanfacts.Bound(config.Provider), otelsemconv.GenAIProviderNameOpenAI.Value.AsString())
 	c := &conversation{
 		ctx: ctx, with: with,
+		client: inferred.ReadHeaders(config.Header), userAgent: httpcall.UserAgent(config.Header),
 		wire: wire.NewRealtime(), open: map[*wire.State]*response{},
 		calls: []string{}, outputs: []string{},
 	}

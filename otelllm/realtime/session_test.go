@@ -168,7 +168,7 @@ func TestSessionEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := spantest.New(t)
-			llm := otelllm.New(otelllm.WithTracerProvider(r))
+			llm := otelllm.New(otelllm.WithTracerProvider(r), otelllm.WithoutInferredRuns())
 			session := NewSession(t.Context(), Config{Instrumentation: llm})
 			session.RecordReceived([]byte(rtSession))
 			if tt.asked {
@@ -375,7 +375,7 @@ func TestSessionRefusableOutputsAreBounded(t *testing.T) {
 // asked for it. Both are one request.
 func TestSessionRequestReportedLate(t *testing.T) {
 	r := spantest.New(t)
-	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
+	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r), otelllm.WithoutInferredRuns())})
 	session.RecordReceived([]byte(rtSession))
 	session.RecordReceived([]byte(rtCreated))
 	session.RecordSent([]byte(rtCreate))
@@ -388,7 +388,7 @@ func TestSessionRequestReportedLate(t *testing.T) {
 // A client may ask for a response before it has read the session's model.
 func TestSessionAskedFirst(t *testing.T) {
 	r := spantest.New(t)
-	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
+	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r), otelllm.WithoutInferredRuns())})
 	session.RecordSent([]byte(rtCreate))
 	for _, f := range []string{rtSession, rtCreated, rtText, rtDone("completed", "null")} {
 		session.RecordReceived([]byte(f))
@@ -401,7 +401,7 @@ func TestSessionAskedFirst(t *testing.T) {
 func TestSessionAbandoned(t *testing.T) {
 	r := spantest.New(t)
 	func() {
-		session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
+		session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r), otelllm.WithoutInferredRuns())})
 		session.RecordReceived([]byte(rtSession))
 		session.RecordSent([]byte(rtCreate))
 		session.RecordReceived([]byte(rtCreated))
@@ -533,7 +533,7 @@ func TestInstrumentation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := spantest.New(t)
-			one, other := otelllm.New(append(tt.opts, otelllm.WithTracerProvider(r), otelllm.WithVerdicts(), otelllm.WithoutEvents())...), otelllm.New()
+			one, other := otelllm.New(append(tt.opts, otelllm.WithTracerProvider(r), otelllm.WithVerdicts(), otelllm.WithoutEvents(), otelllm.WithoutInferredRuns())...), otelllm.New()
 			session := NewSession(t.Context(), Config{Provider: tt.provider, Instrumentation: one})
 			session.RecordSent([]byte(rtCreate))
 			untouched := NewSession(t.Context(), Config{Instrumentation: other})

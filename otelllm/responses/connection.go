@@ -76,6 +76,7 @@ func newConnection(ctx context.Context, config *Config, with setup.Setup) *conne
 		ctx: ctx, with: with, identity: recogniser.Identify(protocol, target), client: inferred.ReadHeaders(config.Header),
 		kind: record.ClientKind, streams: map[string]*stream{},
 	}
+	c.identity.UserAgent = httpcall.UserAgent(config.Header)
 	if config.Upstream != nil {
 		c.agent = config.Upstream.connection
 	}

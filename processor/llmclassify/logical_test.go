@@ -76,3 +76,35 @@ func TestLogicalCallShowedText(t *testing.T) {
 		})
 	}
 }
+
+// An attempt that handed over a call set a tool off, unless the run shows that none ran. So the
+// logical call is not safe to repeat, although its last attempt failed before any output.
+func TestLogicalCallHandedOverACall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parent byte
+		rest   []spanSpec
+		want   semconv.RetrySafety
+	}{
+		"of a run without tools":            {1, []spanSpec{runSpan(1, 0, 4, 2, 0).failed("error")}, semconv.RetrySafetySafeAutoRetry},
+		"of a run that records no tools":    {1, []spanSpec{agentSpan(1, 0, 0, 4)}, semconv.RetrySafetyUserConfirmedRetry},
+		"of a run that recorded its tool":   {1, []spanSpec{runSpan(1, 0, 4, 2, 1).failed("error"), callSpan(7, 1, 0.95, 0.97, "call_1")}, semconv.RetrySafetyUserConfirmedRetry},
+		"of a run that lacks a tool's span": {1, []spanSpec{runSpan(1, 0, 4, 2, 1).failed("error")}, semconv.RetrySafetyUserConfirmedRetry},
+		"beneath a span":                    {9, []spanSpec{otherSpan(9, 0, 0, 4)}, semconv.RetrySafetyUserConfirmedRetry},
+		"without parents":                   {0, nil, semconv.RetrySafetyUserConfirmedRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, first := range map[string]spanSpec{
+				"cut":      attempt(3, 0.2, 0.9).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{inputs: 1, calls: 1}),
+				"complete": attempt(3, 0.2, 0.9).answered("tool_calls", asksForTools),
+			} {
+				again := attempt(4, 1, 1.5).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+				call := chatSpan(2, tt.parent, 0.1, 1.6).failed("ECONNRESET")
+				h := newHarness(t, defaultConfig(), nil)
+				h.consume(t, append([]spanSpec{first, again, call}, tt.rest...)...)
+				h.pass(t, defaultMaxHold)
+				h.pass(t, 2*defaultRunTimeout)
+				assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(2)]).safety, how)
+			}
+		})
+	}
+}

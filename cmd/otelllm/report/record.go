@@ -129,6 +129,7 @@ func allowed(attrs pcommon.Map) map[string]any {
 		}
 		out[key] = finite(value.AsRaw())
 	}
+	nameErrors(out)
 	return out
 }
 

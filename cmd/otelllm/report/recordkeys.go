@@ -41,6 +41,7 @@ var recordKeys = keySet(
 	otelsemconv.GenAIToolNameKey, otelsemconv.GenAIToolCallIDKey, otelsemconv.GenAIToolTypeKey,
 	otelsemconv.GenAIUsageInputTokensKey, otelsemconv.GenAIUsageOutputTokensKey,
 	otelsemconv.ErrorTypeKey, otelsemconv.HTTPResponseStatusCodeKey, otelsemconv.ServerAddressKey, otelsemconv.ServerPortKey,
+	otelsemconv.NetworkProtocolVersionKey, otelsemconv.UserAgentOriginalKey,
 )
 
 // recordEvents are the events that a [Record] may have.

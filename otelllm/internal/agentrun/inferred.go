@@ -109,21 +109,31 @@ func (r *Run) settleInferred(e *InferredEnd) (ended classify.Run, first bool) {
 	return *f, true
 }
 
-// Observed is an execution of a tool that only the next request of the run shows.
+// Observed is an execution of a tool that only the conversation shows.
 type Observed struct {
 	CallID, Name string
-	From, To     time.Time // from the answer with the call to the request with its output
+	From, To     time.Time // from the answer with the call to the output, or to the end of the conversation
 	Outcome      semconv.ToolOutcome
+
+	// Delivery of the output; unset is pending: the request with it may fail, and a further
+	// attempt may lack it.
+	Delivery      semconv.OutputDelivery
+	DeliveryError string // error type of a failed delivery
+	// Unanswered: the conversation ended before it had an output. Whether the call was executed
+	// is not known.
+	Unanswered bool
 }
 
-// Observe records an execution of a tool that the next request shows, with its span. The
-// output is not delivered yet: that request may fail, and a further attempt may lack it.
+// Observe records an execution of a tool that the conversation shows, with its span.
 func (r *Run) Observe(o Observed) {
 	defer telemetry.Recover()
 	t := &Tool{ctx: r.ctx, run: r, live: r.Live, callID: wire.SafeID(o.CallID), begun: o.From, effect: semconv.ToolEffectUnknown}
 	t.facts = classify.Tool{
 		Start: o.From, End: o.To, CallID: t.callID, Name: wire.SafeName(o.Name),
-		Effect: t.effect, Outcome: o.Outcome, Delivery: semconv.OutputDeliveryPending,
+		Effect: t.effect, Outcome: o.Outcome, Delivery: o.Delivery, DeliveryError: o.DeliveryError, FromHistory: true,
+	}
+	if o.Delivery == semconv.OutputDeliveryUnset && !o.Unanswered {
+		t.facts.Delivery = semconv.OutputDeliveryPending
 	}
 	if o.Outcome == semconv.ToolOutcomeFailed {
 		t.facts.ErrorType = otelsemconv.ErrorTypeOther.Value.AsString()
@@ -134,11 +144,17 @@ func (r *Run) Observe(o Observed) {
 	}
 	ctx := trace.ContextWithSpan(r.ctx, r.span)
 	_, t.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
-		attrs := append(spanfacts.ToolStart(&t.facts, r.id), semconv.RunInferred(true), semconv.ToolObservedAttr(semconv.ToolObservedHistory))
+		attrs := spanfacts.ToolStart(&t.facts, r.id)
+		if r.Inferred {
+			attrs = append(attrs, semconv.RunInferred(true))
+		}
 		ctx, span := telemetry.Tracer(ctx, r.TracerProvider).Start(ctx, name, trace.WithTimestamp(o.From), trace.WithAttributes(attrs...))
 		t.recording = span.IsRecording()
 		return ctx, span
 	})
+	for run := r; run != nil && !r.Inferred; run = run.parent {
+		run.begunTools.Add(1)
+	}
 	r.mu.Lock()
 	r.makeRoom()
 	r.tools = append(r.tools, t)

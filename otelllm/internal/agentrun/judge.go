@@ -150,22 +150,44 @@ func (r *Run) judgeParts(requests []classify.Request, tools []classify.Tool) cla
 // JudgeRequest judges one request on what has been seen so far, as a part of its run
 // if it has one. It is the zero value if nothing failed.
 func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
-	switch {
-	case !classify.Failed(f):
+	if !classify.Failed(f) {
 		return classify.Diagnosis{}
-	case r == nil:
-		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
 	}
-	facts, _ := r.recentFacts(RecentParts)
-	i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
-	if i < 0 { // it is just ending, or so many ended after it
-		i = len(facts.Requests)
-		facts.Requests = append(facts.Requests, *f)
+	return r.JudgeCall([]classify.Request{*f}, false)
+}
+
+// JudgeCall is JudgeRequest for a call of several attempts, in the order of their beginning.
+// What failed is the last one. Partial: there were more of them.
+func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diagnosis {
+	last := &attempts[len(attempts)-1]
+	if !classify.Failed(last) {
+		return classify.Diagnosis{}
 	}
-	r.mu.Lock()
-	r.past.addTo(&facts, f, earliest(facts.Requests))
-	r.mu.Unlock()
-	return classify.Judge(&facts).Requests[i]
+	var facts classify.Run
+	since := last.Start
+	if r != nil {
+		facts, _ = r.recentFacts(RecentParts)
+		if len(facts.Requests) > 0 {
+			since = earliest(facts.Requests)
+		}
+	}
+	at := make([]int, 0, len(attempts))
+	for n := range attempts {
+		f := &attempts[n]
+		i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
+		if i < 0 { // it is just ending, or so many ended after it
+			i = len(facts.Requests)
+			facts.Requests = append(facts.Requests, *f)
+		}
+		at = append(at, i)
+	}
+	if r != nil {
+		r.mu.Lock()
+		r.past.addTo(&facts, last, since)
+		r.mu.Unlock()
+	}
+	facts.Partial = facts.Partial || partial
+	return classify.JudgeCall(&facts, at)
 }
 
 // JudgeTool is JudgeRequest for a tool.
@@ -173,16 +195,49 @@ func (r *Run) JudgeTool(t *classify.Tool) classify.Diagnosis {
 	if t.Outcome == semconv.ToolOutcomeSucceeded && t.Delivery != semconv.OutputDeliveryFailed && !r.inputOpen(t.CallID) {
 		return classify.Diagnosis{}
 	}
+	return r.judgeToolsOf([]classify.Tool{*t})[0]
+}
+
+// judgeTools is JudgeTool for many tools, which are judged together.
+func (r *Run) judgeTools(tools []*Tool) map[*Tool]classify.Diagnosis {
+	facts := make([]classify.Tool, 0, len(tools))
+	for _, t := range tools {
+		facts = append(facts, t.Facts())
+	}
+	verdicts := make(map[*Tool]classify.Diagnosis, len(tools))
+	for i, d := range r.judgeToolsOf(facts) {
+		verdicts[tools[i]] = d
+	}
+	return verdicts
+}
+
+// judgeToolsOf judges tools of the run by the facts of its last parts.
+func (r *Run) judgeToolsOf(tools []classify.Tool) []classify.Diagnosis {
+	type key struct {
+		start  int64
+		callID string
+	}
+	keyOf := func(t *classify.Tool) key { return key{t.Start.UnixNano(), t.CallID} }
 	facts, _ := r.recentFacts(RecentParts)
-	i := len(facts.Tools) - 1
-	for i >= 0 && !(facts.Tools[i].Start.Equal(t.Start) && facts.Tools[i].CallID == t.CallID) {
-		i--
+	kept := make(map[key]int, len(facts.Tools))
+	for i := range facts.Tools {
+		kept[keyOf(&facts.Tools[i])] = i
 	}
-	if i < 0 { // it took so long that many began after it
-		i = len(facts.Tools)
-		facts.Tools = append(facts.Tools, *t)
+	at := make([]int, len(tools))
+	for n := range tools {
+		i, ok := kept[keyOf(&tools[n])]
+		if !ok { // it took so long that many began after it
+			i = len(facts.Tools)
+			facts.Tools = append(facts.Tools, tools[n])
+		}
+		at[n] = i
 	}
-	return classify.Judge(&facts).Tools[i]
+	v := classify.Judge(&facts)
+	verdicts := make([]classify.Diagnosis, len(tools))
+	for n, i := range at {
+		verdicts[n] = v.Tools[i]
+	}
+	return verdicts
 }
 
 // inputOpen reports whether a response was cut in the input of this call.

@@ -45,6 +45,7 @@ type Run struct {
 	begunRequests, begunTools atomic.Int64
 	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
 	elsewhere                 atomic.Bool // a request of the run is in another trace
+	verdicts                  atomic.Bool // a request of the run has a source whose spans carry verdicts
 	// generation changes with everything that a diagnosis rests on, except for what an
 	// open request reads.
 	generation atomic.Uint64
@@ -176,9 +177,7 @@ func (r *Run) end(err error, panicked bool) {
 	}
 	r.changed()
 	live.Remove(r.Live, r)
-	for _, t := range waiting {
-		t.endSpan()
-	}
+	r.endSpans(waiting)
 	r.endSpan(&ended, now)
 	r.leaveParent()
 }
@@ -212,6 +211,18 @@ func (r *Run) settle(err error, panicked bool, now time.Time) (ended classify.Ru
 	return *f, waiting, true
 }
 
+// endSpans ends the spans of tools.
+func (r *Run) endSpans(tools []*Tool) {
+	var verdicts map[*Tool]classify.Diagnosis
+	if len(tools) > 0 && r.WritesVerdicts() {
+		telemetry.Guard(func() { verdicts = r.judgeTools(tools) })
+	}
+	for _, t := range tools {
+		d := verdicts[t]
+		t.endSpanWith(&d)
+	}
+}
+
 // endSpan ends the run's span. The verdict is judged once more, over everything.
 func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 	if r.recording {
@@ -236,7 +247,7 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 // verdict returns the verdict for the run's span. It is the zero value if none is asked for,
 // or nothing can be said. The Collector cannot judge a run with requests in other traces.
 func (r *Run) verdict() classify.Diagnosis {
-	if !r.Verdicts && !r.elsewhere.Load() {
+	if !r.WritesVerdicts() && !r.elsewhere.Load() {
 		return classify.Diagnosis{}
 	}
 	return r.Diagnosis()
@@ -257,27 +268,36 @@ func (r *Run) changed() {
 // abortIn returns, with mu held, the deliberate end that err reports. It is the zero
 // value if err is a failure.
 //
-// A run's error has come a long way: SDKs wrap it, and http.Client replaces it
-// when its own timeout fires. So where err only resembles a cancellation, the part
-// of the run that ended last has to confirm that it was one. net/http's timeouts
-// resemble a deadline, and none of the run's parts was aborted by them.
+// An error that resembles a cancellation proves none: a context below the run's may have been
+// cancelled to clean up after a failure, and err may join that failure. So either the run's own
+// context has ended, or the application declares the abort: in err, or in the cause that ended
+// the part of the run that ended last. (SDKs wrap errors, and http.Client replaces them.) The
+// timeout of an http.Client, which that part ended by, is a deadline if err is nothing else.
 func (r *Run) abortIn(err error, now time.Time) classify.Abort {
 	if d, ok := abort.InError(err); ok && !d.ByWatchdog() {
 		return d.Abort
 	}
-	cancelled := netcause.Is(err, context.Canceled)
-	if netcause.Cancelled(r.ctx, err, now) {
-		if a := abort.Of(r.ctx, now); a.Source != semconv.AbortSourceUnset {
+	cancelled := netcause.Is(err, context.Canceled) || netcause.CancelledRPC(err)
+	if own := abort.Of(r.ctx, now); own.Source != semconv.AbortSourceUnset && (cancelled || netcause.Cancelled(r.ctx, err, now)) {
+		return own
+	}
+	if cancelled || netcause.Is(err, context.DeadlineExceeded) {
+		a := r.lastAbort()
+		if declared(a.Source) || a.Source == semconv.AbortSourceDeadline && allOf(err, context.DeadlineExceeded) {
 			return a
 		}
-	} else if !cancelled && !netcause.Is(err, context.DeadlineExceeded) {
-		return classify.Abort{}
 	}
-	a := r.lastAbort()
-	if a.Source == semconv.AbortSourceUnset && cancelled {
-		a.Source = semconv.AbortSourceUnknown
+	return classify.Abort{}
+}
+
+// declared reports whether an abort has a source that only an application declares.
+func declared(s semconv.AbortSource) bool {
+	switch s {
+	case semconv.AbortSourceUser, semconv.AbortSourceApplication, semconv.AbortSourceShutdown, semconv.AbortSourceWatchdog:
+		return true
+	default:
+		return false
 	}
-	return a
 }
 
 // lastAbort returns how the part of the run that ended last was aborted.
@@ -304,7 +324,15 @@ func (r *Run) Identify(id *spanfacts.Identity) {
 }
 
 // WritesVerdicts reports whether the spans of the run's parts carry the client's verdicts.
-func (r *Run) WritesVerdicts() bool { return r != nil && r.Verdicts }
+func (r *Run) WritesVerdicts() bool { return r != nil && (r.Verdicts || r.verdicts.Load()) }
+
+// WriteVerdicts makes the spans of the run, and of those around it, carry the client's verdicts
+// from now on: those of a request of the run do.
+func (r *Run) WriteVerdicts() {
+	for ; r != nil && !r.verdicts.Load(); r = r.parent {
+		r.verdicts.Store(true)
+	}
+}
 
 // RequestBegan counts a request of the run. HistoryOutputs are the ids of the tool outputs
 // that the request's history holds: they are delivered, so the spans of their tools wait
@@ -378,11 +406,20 @@ func (r *Run) shared(ids, before []string) []string {
 	return ids
 }
 
-// ToolOf returns the last tool of the run that executes this call, or nil.
+// ToolOf returns the last tool that executes this call, of the run or of a run around it, or nil.
 func (r *Run) ToolOf(callID string) *Tool {
-	if r == nil || callID == "" {
+	if callID == "" {
 		return nil
 	}
+	for ; r != nil; r = r.parent {
+		if t := r.toolOf(callID); t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+func (r *Run) toolOf(callID string) *Tool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.past.tools[callID]

@@ -304,6 +304,12 @@ func (t *Tool) endSpan() {
 		f := t.Facts() // before the lock: judging the run looks at all its tools
 		telemetry.Guard(func() { verdict = t.run.JudgeTool(&f) })
 	}
+	t.endSpanWith(&verdict)
+}
+
+// endSpanWith is endSpan with the verdict on the tool.
+func (t *Tool) endSpanWith(verdict *classify.Diagnosis) {
+	defer telemetry.Recover()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.spanEnded {
@@ -315,7 +321,7 @@ func (t *Tool) endSpan() {
 	}
 	if t.recording {
 		telemetry.Guard(func() {
-			t.span.SetAttributes(spanfacts.AppendVerdict(spanfacts.ToolEnd(&t.facts), &verdict)...)
+			t.span.SetAttributes(spanfacts.AppendVerdict(spanfacts.ToolEnd(&t.facts), verdict)...)
 			if t.facts.ErrorType != "" {
 				t.span.SetStatus(codes.Error, "")
 			}

@@ -48,6 +48,8 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 		if a := abort.Of(ctx, now); a.Source == semconv.AbortSourceDeadline {
 			t.Abort = a
 		}
+	case ctx.Err() == nil && netcause.Is(err, context.Canceled) && !allOf(err, context.Canceled):
+		t.Outcome = semconv.ToolOutcomeFailed // by what the cancellation of a context below is joined to
 	case netcause.Is(err, context.Canceled), netcause.Cancelled(ctx, err, now):
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, abort.OrUnknown(abort.Of(ctx, now)), ""
 	default:

@@ -157,6 +157,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, preview *ht
 		}
 	}
 	record.FillIdentity(&id, &contents)
+	id.UserAgent = httpcall.UserAgent(req.Header)
 	ctx, span := record.StartSpan(member.Context(caller), c.TracerProvider, record.ClientKind, &id, start)
 	if !span.IsRecording() && !judged && !c.acts() && !c.Record.Meters.Enabled(ctx) {
 		span.End()

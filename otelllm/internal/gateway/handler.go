@@ -102,6 +102,7 @@ func (h *Handler) begin(caller context.Context, r *http.Request, contents *httpc
 	id := c.Recogniser.Identify(protocol, target)
 	agentrun.Of(ctx).Identify(&id)
 	record.FillIdentity(&id, contents)
+	id.UserAgent = httpcall.UserAgent(r.Header)
 	parent := ctx
 	ctx, span := record.StartSpan(ctx, c.TracerProvider, record.ServerKind, &id, start)
 	if !span.IsRecording() {

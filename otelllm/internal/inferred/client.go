@@ -1,9 +1,15 @@
 package inferred
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -70,4 +76,14 @@ func agentOf(userAgent string) string {
 		return unknownAgent
 	}
 	return name
+}
+
+// StartSession starts the inferred run of a session over a connection of its own, whose requests
+// need no search for the run that they belong to. It returns a context for them. The caller ends
+// the run with the session.
+func (s *Source) StartSession(ctx context.Context, now time.Time, c Client) (context.Context, *agentrun.Run) {
+	config := s.Run
+	config.Agent, config.ConversationID = s.Runs.agentName(c.agent), cmp.Or(c.conversationID, newID())
+	run := agentrun.StartInferred(ctx, config, now, trace.SpanContext{})
+	return agentrun.With(trace.ContextWithSpan(ctx, run.Span()), run), run
 }

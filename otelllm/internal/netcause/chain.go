@@ -1,6 +1,7 @@
 package netcause
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,7 +18,11 @@ const (
 
 // links returns the errors of a chain from outermost to root. If an error wraps several
 // errors, only the first of them is followed.
-func links(err error) []error {
+func links(err error) []error { return linksBy(err, func(error) bool { return false }) }
+
+// linksBy is links that follows an error which is to be skipped only if no other is wrapped
+// beside it.
+func linksBy(err error, skip func(error) bool) []error {
 	chain := make([]error, 0, 4)
 	for err != nil && len(chain) < maxDepth {
 		chain = append(chain, err)
@@ -25,18 +30,32 @@ func links(err error) []error {
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
-			err = nil
-			for _, inner := range e.Unwrap() {
-				if inner != nil {
-					err = inner
-					break
-				}
-			}
+			err = firstOf(e.Unwrap(), skip)
 		default:
 			err = nil
 		}
 	}
 	return chain
+}
+
+func firstOf(errs []error, skip func(error) bool) (first error) {
+	for _, e := range errs {
+		if e == nil {
+			continue
+		}
+		if !skip(e) {
+			return e
+		}
+		if first == nil {
+			first = e
+		}
+	}
+	return first
+}
+
+// isCancellation reports whether err is the error of a context itself.
+func isCancellation(err error) bool {
+	return identical(err, context.Canceled) || identical(err, context.DeadlineExceeded)
 }
 
 // Chain returns the type names of err's chain, in the form of [Failure.Chain].
@@ -83,13 +102,14 @@ func codeIn(err error) string {
 }
 
 // RootType returns the most specific type name of an error: that of the innermost error of
-// its chain that is not a plain wrapper or text.
+// its chain that is not a plain wrapper or text. The error of a context is not followed if
+// another one is joined to it.
 func RootType(err error) (name string) {
 	defer func() {
 		_ = recover() // an Unwrap method panicked: keep the name so far
 	}()
 	name = TypeName(err)
-	chain := links(err)
+	chain := linksBy(err, isCancellation)
 	for _, e := range slices.Backward(chain) {
 		switch n := TypeName(e); n {
 		case "*errors.errorString", "*fmt.wrapError", "*fmt.wrapErrors", "*errors.joinError", "*otelllm.beforeEffectError":

@@ -60,6 +60,27 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 	return false
 }
 
+// CancelledRPC reports whether err has the status Canceled of gRPC, which does not wrap
+// context.Canceled. Its error types have a method GRPCStatus, whose result has a method Code.
+func CancelledRPC(err error) bool {
+	defer func() { _ = recover() }() // a method of the error panicked
+	const canceled = 1               // https://grpc.io/docs/guides/status-codes/
+	for _, e := range links(err) {
+		status := reflect.ValueOf(e).MethodByName("GRPCStatus")
+		if !status.IsValid() || status.Type().NumIn() != 0 || status.Type().NumOut() != 1 {
+			continue
+		}
+		code := status.Call(nil)[0].MethodByName("Code")
+		if !code.IsValid() || code.Type().NumIn() != 0 || code.Type().NumOut() != 1 {
+			continue
+		}
+		if n := code.Call(nil)[0]; n.CanUint() && n.Uint() == canceled {
+			return true
+		}
+	}
+	return false
+}
+
 // Signal reports whether cause is the cause with which signal.NotifyContext cancels a
 // context after a signal.
 func Signal(cause error) bool {

@@ -156,6 +156,9 @@ func (r *Recorder) Join(q *inferred.Request) {
 	}
 	telemetry.Guard(func() { r.run.AddTrace(r.span.SpanContext().TraceID()) })
 	if r.source != nil {
+		if r.config.Verdicts {
+			r.run.WriteVerdicts()
+		}
 		r.run.RequestBegan(r, outputs)
 		r.last.RequestJoined(r, r.run)
 	}
@@ -199,6 +202,9 @@ func (r *Recorder) join(q *inferred.Request) (joined bool, historyOutputs []stri
 // Begin opens the recorder: the run, and Shutdown, know of the request from here on.
 func (r *Recorder) Begin(source Source) {
 	r.source = source
+	if r.config.Verdicts {
+		r.run.WriteVerdicts()
+	}
 	// The run first: once the request is open, Shutdown may end it at any moment.
 	r.run.RequestBegan(r, r.facts.HistoryOutputs)
 	r.last.RequestBegan(r, r.run)
@@ -392,6 +398,13 @@ func (r *Recorder) Outcome() classify.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.facts.Request
+}
+
+// ErrorType returns the error.type of a request that is over, or "".
+func (r *Recorder) ErrorType() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts.ErrorType
 }
 
 // Judge judges the facts of the request, as a part of its run if it has one.

@@ -28,6 +28,7 @@ type Identity struct {
 	ServerPort          int
 	RunID               string
 	RunInferred         bool
+	UserAgent           string // product and version of the client, see [httpcall.UserAgent]; "" if not known
 }
 
 // SpanName returns the name of a request's span.
@@ -48,6 +49,7 @@ func (id *Identity) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 	if id.ServerPort > 0 {
 		dst = append(dst, otelsemconv.ServerPort(id.ServerPort))
 	}
+	dst = appendString(dst, otelsemconv.UserAgentOriginalKey, id.UserAgent)
 	dst = appendString(dst, semconv.RunIDKey, id.RunID)
 	if id.RunInferred {
 		dst = append(dst, semconv.RunInferred(true))

@@ -41,6 +41,9 @@ func ToolStart(t *classify.Tool, runID string) []attribute.KeyValue {
 		semconv.ToolEffectAttr(t.Effect),
 	)
 	dst = appendString(dst, otelsemconv.GenAIToolCallIDKey, t.CallID)
+	if t.FromHistory {
+		dst = append(dst, semconv.ToolObservedAttr(semconv.ToolObservedHistory))
+	}
 	return appendString(dst, semconv.RunIDKey, runID)
 }
 

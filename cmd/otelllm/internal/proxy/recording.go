@@ -39,7 +39,7 @@ func (s *Server) newRecording(x *exchange, resp *http.Response) *recording {
 			URL: req.URL.String(), Header: req.Header, Upstream: agent, Instrumentation: s.llm,
 		})
 	case strings.HasSuffix(req.URL.Path, "/realtime"):
-		r.provider = realtime.NewSession(req.Context(), realtime.Config{Instrumentation: s.llm})
+		r.provider = realtime.NewSession(req.Context(), realtime.Config{Instrumentation: s.llm, Header: req.Header})
 	}
 	extensions := resp.Header.Get("Sec-Websocket-Extensions")
 	r.fromClient.from, r.fromClient.to, r.fromClient.early = r.agent, r.provider, true

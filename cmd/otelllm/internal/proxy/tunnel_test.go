@@ -17,7 +17,11 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm"
 )
 
 // acceptRaw answers the handshake of a WebSocket.
@@ -252,6 +256,96 @@ func TestRealtime(t *testing.T) {
 	assert.Equal(t, "clean_eof", span["llm.transport.cause"])
 	for key, value := range span {
 		assert.NotContains(t, value, "secret", key)
+	}
+}
+
+// A session of the Realtime API is a run: what becomes of a call that it makes is said of the run.
+func TestRealtimeRuns(t *testing.T) {
+	const call = `{"id":"it_1","type":"function_call","status":"completed","call_id":"call_1","name":"pay","arguments":"{}"}`
+	output := `{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_1","output":"secret"}}`
+	for _, tt := range []struct {
+		name    string
+		sends   []string // after the call
+		outcome string
+		cause   string
+		missing bool
+	}{
+		{"the session closes", nil, "failed", "never_answered", true},
+		{"the person goes on", []string{`{"type":"response.create"}`}, "succeeded", "", true},
+		{"the call is answered", []string{output, `{"type":"response.create"}`}, "succeeded", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, err := websocket.Accept(w, r, nil)
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer func() { _ = conn.CloseNow() }()
+				say := func(text string) { _ = conn.Write(r.Context(), websocket.MessageText, []byte(text)) }
+				begun := 0
+				for {
+					_, message, err := conn.Read(r.Context())
+					if err != nil {
+						return
+					}
+					if !strings.Contains(string(message), "response.create") {
+						continue
+					}
+					if begun++; begun == 1 {
+						say(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`)
+						say(`{"type":"response.output_item.added","response_id":"resp_1","output_index":0,"item":` + strings.Replace(call, "completed", "in_progress", 1) + `}`)
+						say(`{"type":"response.output_item.done","response_id":"resp_1","output_index":0,"item":` + call + `}`)
+						say(`{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[` + call + `]}}`)
+						continue
+					}
+					say(`{"type":"response.created","response":{"id":"resp_2","status":"in_progress"}}`)
+					say(`{"type":"response.output_text.delta","response_id":"resp_2","delta":"Hel"}`)
+					say(`{"type":"response.done","response":{"id":"resp_2","status":"completed","output":[]}}`)
+				}
+			}))
+			defer up.Close()
+			to, _ := url.Parse(up.URL)
+			spans := tracetest.NewSpanRecorder()
+			proxy := start(t, to, func(c *Config) {
+				c.Instrumentation = otelllm.New(otelllm.WithVerdicts(), otelllm.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+			})
+			conn, _, err := websocket.Dial(t.Context(), "ws://"+proxy.addr+"/v1/realtime?model=gpt-realtime", &websocket.DialOptions{ //nolint:bodyclose // the library closes it
+				HTTPHeader: http.Header{"User-Agent": {"voicebot/1.2"}},
+			})
+			require.NoError(t, err)
+			defer func() { _ = conn.CloseNow() }()
+			readDone := func() {
+				for {
+					_, message, err := conn.Read(t.Context())
+					require.NoError(t, err)
+					if strings.Contains(string(message), "response.done") {
+						return
+					}
+				}
+			}
+			require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"response.create"}`)))
+			readDone()
+			for _, message := range tt.sends {
+				require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte(message)))
+			}
+			if len(tt.sends) > 0 {
+				readDone()
+			}
+			require.NoError(t, conn.Close(websocket.StatusNormalClosure, ""))
+			var run map[string]string
+			require.Eventually(t, func() bool {
+				for _, s := range spans.Ended() {
+					if s.Name() == "invoke_agent voicebot" {
+						run = attributes(s)
+					}
+				}
+				return run != nil
+			}, patience, time.Millisecond)
+			assert.Equal(t, tt.outcome, run["llm.run.outcome"])
+			assert.Equal(t, tt.cause, run["llm.failure.cause"])
+			assert.Equal(t, tt.missing, run["llm.history.missing_outputs"] != "")
+			assert.Equal(t, "true", run["llm.run.inferred"])
+		})
 	}
 }
 

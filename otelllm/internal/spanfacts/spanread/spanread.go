@@ -151,6 +151,7 @@ func Tool(s *Span) classify.Tool {
 		FailedBeforeEffect: m[semconv.ToolFailedBeforeEffectKey].AsBool(),
 		Delivery:           enum(m, semconv.ToolOutputDeliveryKey, semconv.ParseOutputDelivery),
 		DeliveryError:      m.text(semconv.ToolOutputErrorKey),
+		FromHistory:        m.text(semconv.ToolObservedKey) == semconv.ToolObservedHistory.String(),
 		ErrorType:          m.text("error.type"),
 		Abort:              m.abort(),
 	}

@@ -174,6 +174,8 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 			t.Delivery = enum(v, semconv.ParseOutputDelivery)
 		case string(semconv.ToolOutputErrorKey):
 			t.DeliveryError = typeName(text(v))
+		case string(semconv.ToolObservedKey):
+			t.FromHistory = text(v) == semconv.ToolObservedHistory.String()
 		case string(semconv.AbortSourceKey):
 			t.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
 		case string(semconv.AbortReasonKey):
