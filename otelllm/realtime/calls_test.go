@@ -51,7 +51,7 @@ func TestUnrecordedCalls(t *testing.T) {
 		missing []string
 	}{
 		{"the session closes", func(*Session) {}, failed, lost, semconv.CauseNeverAnswered, []string{"call_a"}},
-		{"the person goes on", answers, semconv.RunOutcomeSucceeded, semconv.ClassUnset, semconv.CauseUnset, []string{"call_a"}},
+		{"the person goes on", answers, failed, lost, semconv.CauseOmittedFromRetry, []string{"call_a"}},
 		{"it is sent and answered", func(s *Session) {
 			s.RecordSent([]byte(rtFull))
 			answers(s)

@@ -19,8 +19,6 @@ func frameworkCases() []frameworkCase {
 	cut := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseBodyTruncated, origin: semconv.OriginTransport, confidence: semconv.ConfidenceMedium, safety: confirm}
 	ended := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseCleanEOF, origin: semconv.OriginTransport, confidence: semconv.ConfidenceLow, safety: confirm}
 	stopped := said{class: semconv.ClassLocalAbort, cause: semconv.CauseUnknown, origin: semconv.OriginLocal, confidence: semconv.ConfidenceLow, safety: never}
-	stoppedRun := aborted(stopped)
-	stoppedRun.confidence = semconv.ConfidenceMedium
 	unknown := said{class: semconv.ClassUnclassified, cause: semconv.CauseUnknown, origin: semconv.OriginUnknown, confidence: semconv.ConfidenceLow, safety: confirm}
 	unclear := unknown
 	unclear.outcome = semconv.RunOutcomeIncomplete
@@ -112,7 +110,7 @@ func frameworkCases() []frameworkCase {
 		{name: "strands waits for a person", want: says{1: waits}, spans: []framed{
 			strands.run(2).ok().chose("interrupt"), strands.chat(2, 0.1, 1, finished("")).ok().chose("tool_use"),
 		}},
-		{name: "strands cancelled before its tools", want: says{1: stoppedRun}, spans: []framed{
+		{name: "strands cancelled before its tools", want: says{1: aborted(stopped)}, spans: []framed{
 			strands.run(3).ok().chose("cancelled"), strands.chat(2, 0.1, 1, finished("")).ok().chose("tool_use"),
 		}},
 		{name: "strands cancelled", want: says{1: aborted(stopped), 2: stopped}, spans: []framed{

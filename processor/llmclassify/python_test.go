@@ -165,7 +165,7 @@ func TestPython(t *testing.T) {
 		return said{semconv.RunOutcomeFailed, semconv.ClassProviderError, cause, semconv.OriginProvider, semconv.ConfidenceMedium, safety}
 	}
 	silent := said{semconv.RunOutcomeFailed, semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginWatchdog, semconv.ConfidenceMedium, confirm}
-	stopped := said{semconv.RunOutcomeAborted, semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.OriginLocal, semconv.ConfidenceMedium, never}
+	stopped := said{semconv.RunOutcomeAborted, semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.OriginLocal, semconv.ConfidenceLow, never}
 	untold := said{semconv.RunOutcomeIncomplete, semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown, semconv.ConfidenceLow, confirm}
 
 	const (

@@ -271,7 +271,7 @@ func TestRealtimeRuns(t *testing.T) {
 		missing bool
 	}{
 		{"the session closes", nil, "failed", "never_answered", true},
-		{"the person goes on", []string{`{"type":"response.create"}`}, "succeeded", "", true},
+		{"the person goes on", []string{`{"type":"response.create"}`}, "failed", "omitted_from_retry", true},
 		{"the call is answered", []string{output, `{"type":"response.create"}`}, "succeeded", "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

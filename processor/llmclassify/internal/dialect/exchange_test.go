@@ -75,7 +75,7 @@ func TestExplain(t *testing.T) {
 		{"connect timeout", js, undici(0, "UND_ERR_CONNECT_TIMEOUT"), unsent, unconnected(semconv.CauseConnectTimeout, confirm), semconv.PhaseBeforeConnection, 0},
 		{"expired certificate", js, undici(0, "CERT_HAS_EXPIRED"), badHost, unconnected(semconv.CauseTLS, never), semconv.PhaseBeforeConnection, 0},
 		{"AbortSignal.timeout", v7, undici(200, "23"), deadline, aborted(semconv.CauseDeadline, medium), semconv.PhaseUnknown, 0},
-		{"AbortSignal", v7, undici(200, "20"), stopped, aborted(semconv.CauseUnknown, medium), semconv.PhaseUnknown, 0},
+		{"AbortSignal", v7, undici(200, "20"), stopped, aborted(semconv.CauseUnknown, low), semconv.PhaseUnknown, 0},
 		{"refused", v6, undici(429, "429"), passing, ofProvider(semconv.CauseRateLimited, confirm), semconv.PhaseResponseStarted, 0},
 		{"not authenticated", v7, undici(401, "401"), refusal, ofProvider(semconv.CauseAuthentication, never), semconv.PhaseResponseStarted, 0},
 		{"the status under its old name", v7, func() shape {

@@ -32,7 +32,7 @@ func TestNode(t *testing.T) {
 	broke := interrupted(semconv.CauseUnknown, medium) // whatever it was, a response was there to break
 	idle := verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm}
 	garbage := verdict{semconv.ClassProtocolViolation, semconv.CauseMalformedEvent, medium, confirm}
-	local := aborted(semconv.CauseUnknown, medium)
+	local := aborted(semconv.CauseUnknown, low)
 
 	type row struct {
 		code   string

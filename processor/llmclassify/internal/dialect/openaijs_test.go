@@ -99,7 +99,7 @@ func TestOpenAIJS(t *testing.T) {
 		{
 			"aborted before a response", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIUserAbortError"}),
 			[]truth{stopped},
-			aborted(semconv.CauseUnknown, medium),
+			aborted(semconv.CauseUnknown, low),
 			failedWith(classify.Request{Ended: semconv.StreamEndCancelled, Basis: classify.Typed, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}}),
 		},
 		{"ended without a word", openAIJS(statusUnset, m{"gen_ai.system": "openai"}), []truth{success, cut}, unknown, classify.Request{}},

@@ -96,8 +96,8 @@ func TestPython(t *testing.T) {
 		broke("httpx.WriteError", semconv.TransportCauseWriteFailed, semconv.CauseWriteFailed, early),
 		broke("httpx.WriteTimeout", semconv.TransportCauseWriteFailed, semconv.CauseWriteFailed, early),
 		{"a text of another class says nothing", python("builtins.RuntimeError", "Server disconnected without sending a response."), []truth{cut}, unclassified, failedWith(classify.Request{})},
-		{"CancelledError", python("asyncio.exceptions.CancelledError", ""), []truth{stopped}, aborted(semconv.CauseUnknown, medium), local(semconv.AbortSourceUnknown)},
-		{"GeneratorExit", python("GeneratorExit", ""), []truth{stopped}, aborted(semconv.CauseUnknown, medium), local(semconv.AbortSourceUnknown)},
+		{"CancelledError", python("asyncio.exceptions.CancelledError", ""), []truth{stopped}, aborted(semconv.CauseUnknown, low), local(semconv.AbortSourceUnknown)},
+		{"GeneratorExit", python("GeneratorExit", ""), []truth{stopped}, aborted(semconv.CauseUnknown, low), local(semconv.AbortSourceUnknown)},
 		{"TimeoutError", python("TimeoutError", ""), []truth{deadline}, aborted(semconv.CauseDeadline, medium), local(semconv.AbortSourceDeadline)},
 		{
 			"openai.RateLimitError", python("openai.RateLimitError", canary),

@@ -209,7 +209,7 @@ func TestVercelRequest(t *testing.T) {
 		{
 			"aborted, as an error", vercel6(do, statusError, nil, event{class: "AbortError", message: canary}),
 			[]truth{stopped},
-			aborted(semconv.CauseUnknown, medium),
+			aborted(semconv.CauseUnknown, low),
 			classify.Request{Basis: classify.Typed, Failed: classify.Yes, Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
 		},
 		{
