@@ -77,7 +77,7 @@ func TestTraces(t *testing.T) {
 		},
 		"openai_agents_half_input_answered": {"recovered", []string{"", ""}, []string{nothingKnown}, "ooroqtoq"},
 		"openai_agents_tool_stopped": {
-			"aborted local_abort/unknown low no_retry", []string{""}, []string{"local_abort/unknown high no_retry"}, "ooroqt",
+			"aborted local_abort/unknown low no_retry", []string{""}, []string{"local_abort/unknown low no_retry"}, "ooroqt",
 		},
 		"openai_agents_not_read_on": {"incomplete " + nothingKnown, []string{"", ""}, []string{""}, "ooroqtqo"},
 		"openai_agents_empty_then_answer": {
