@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,9 +25,33 @@ type shape struct {
 	// text, or "end" for the protocol's end.
 	fails bool
 	then  string
+	// bare: the calls have no input.
+	bare bool
+	// legacy: the call is a function_call. Interleaved: the calls come in turns. Between: a
+	// text comes after each call. All three only in Chat Completions.
+	legacy, interleaved, between bool
+	// custom: the calls' input is text of any form. Only in Responses.
+	custom bool
 }
 
-// shapes returns the shapes that are generated for every wire protocol.
+// shapes returns the shapes that are generated for a wire protocol.
+func (w wire) shapes() []shape {
+	switch all := shapes(); w {
+	case chatWire:
+		return append(all,
+			shape{name: "legacy-call", calls: 1, legacy: true},
+			shape{name: "legacy-whole", calls: 1, legacy: true, whole: true},
+			shape{name: "interleaved", calls: 2, interleaved: true},
+			shape{name: "calls-between", text: true, calls: 2, between: true},
+		)
+	case responsesWire:
+		return append(all, shape{name: "custom", calls: 2, custom: true})
+	default:
+		return all
+	}
+}
+
+// shapes returns those that every wire protocol has.
 func shapes() []shape {
 	return []shape{
 		{name: "text", text: true},
@@ -34,6 +60,8 @@ func shapes() []shape {
 		{name: "text-calls", text: true, calls: 2},
 		{name: "thought-call", reasoning: true, calls: 1},
 		{name: "whole", text: true, calls: 1, whole: true},
+		{name: "whole-calls", calls: 2, whole: true},
+		{name: "bare-calls", calls: 2, bare: true},
 		{name: "refusal", refusal: true},
 		{name: "limit", text: true, limit: true},
 		{name: "empty"},
@@ -50,11 +78,11 @@ func rich() []shape {
 	return []shape{{name: "thought-text", reasoning: true, text: true}, {name: "text-calls", text: true, calls: 2}}
 }
 
-// q returns s as JSON.
-func q(s string) string {
-	b, err := json.Marshal(s)
+// q returns v, a string or what was JSON before, as JSON.
+func q(v any) string {
+	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a string can always be marshaled
+		panic(err) // these can always be marshaled
 	}
 	return string(b)
 }
@@ -80,6 +108,9 @@ func input(r *rand.Rand) []string {
 	return []string{whole[:at], whole[at:]}
 }
 
+// object returns the input of a call where it is not in a string.
+func object(pieces []string) string { return cmp.Or(strings.Join(pieces, ""), "{}") }
+
 // content is the content of an answer.
 type content struct {
 	shape
@@ -97,7 +128,14 @@ func (s shape) content(r *rand.Rand) content {
 		c.texts = words(r)
 	}
 	for range s.calls {
-		c.inputs = append(c.inputs, input(r))
+		pieces := []string{}
+		switch {
+		case s.custom:
+			pieces = words(r)
+		case !s.bare:
+			pieces = input(r)
+		}
+		c.inputs = append(c.inputs, pieces)
 	}
 	if s.then == "text" {
 		c.late = words(r)
@@ -145,19 +183,13 @@ func (c *content) chat(r *rand.Rand) (events []event) {
 	for _, piece := range c.texts {
 		chunk(`{"`+key+`":`+q(piece)+`}`, "null")
 	}
-	for i, pieces := range c.inputs {
-		head := fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"f","arguments":`, i, i)
-		if c.whole {
-			chunk(head+q(pieces[0])+`}}]}`, "null")
-			continue
-		}
-		chunk(head+`""}}]}`, "null")
-		for _, piece := range pieces {
-			chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, i, q(piece)), "null")
-		}
+	for _, delta := range c.chatCalls() {
+		chunk(delta, "null")
 	}
 	finish := `"stop"`
 	switch {
+	case c.legacy:
+		finish = `"function_call"`
 	case c.limit:
 		finish = `"length"`
 	case len(c.inputs) > 0:
@@ -180,6 +212,43 @@ func (c *content) chat(r *rand.Rand) (events []event) {
 		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`})
 	}
 	return append(events, event{data: "[DONE]"})
+}
+
+// chatCalls returns the deltas of the calls.
+func (c *content) chatCalls() []string {
+	calls := make([][]string, len(c.inputs))
+	for i, pieces := range c.inputs {
+		head := fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"f","arguments":`, i, i)
+		part := fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":`, i)
+		tail := `}}]}`
+		if c.legacy {
+			head, part, tail = `{"function_call":{"name":"f","arguments":`, `{"function_call":{"arguments":`, `}}`
+		}
+		if !c.whole {
+			pieces = append([]string{""}, pieces...)
+		}
+		for j, piece := range pieces {
+			if j > 0 {
+				head = part
+			}
+			calls[i] = append(calls[i], head+q(piece)+tail)
+		}
+		if c.between {
+			calls[i] = append(calls[i], `{"content":" then"}`)
+		}
+	}
+	if !c.interleaved {
+		return slices.Concat(calls...)
+	}
+	var turns []string
+	for at := range slices.MaxFunc(calls, func(a, b []string) int { return len(a) - len(b) }) {
+		for _, deltas := range calls {
+			if at < len(deltas) {
+				turns = append(turns, deltas[at])
+			}
+		}
+	}
+	return turns
 }
 
 func (c *content) responses() (events []event) {
@@ -233,16 +302,24 @@ func (c *content) responses() (events []event) {
 	}
 	for i, pieces := range c.inputs {
 		id := fmt.Sprintf(`"id":"fc_%d","type":"function_call","call_id":"call_%d","name":"f"`, i, i)
-		whole := q(strings.Join(pieces, ""))
-		item(len(output), `{`+id+`,"status":"in_progress","arguments":""}`, `{`+id+`,"status":"completed","arguments":`+whole+`}`, func(at int) {
+		key, kind := "arguments", "response.function_call_arguments"
+		if c.custom {
+			id = fmt.Sprintf(`"id":"fc_%d","type":"custom_tool_call","call_id":"call_%d","name":"f"`, i, i)
+			key, kind = "input", "response.custom_tool_call_input"
+		}
+		whole, first := q(strings.Join(pieces, "")), `""`
+		if c.whole { // some servers send no deltas, and all with the item
+			first = whole
+		}
+		item(len(output), `{`+id+`,"status":"in_progress","`+key+`":`+first+`}`, `{`+id+`,"status":"completed","`+key+`":`+whole+`}`, func(at int) {
 			where := fmt.Sprintf(`,"item_id":"fc_%d","output_index":%d`, i, at)
 			for _, piece := range pieces {
 				if c.whole {
 					break
 				}
-				add("response.function_call_arguments.delta", where+`,"delta":`+q(piece))
+				add(kind+".delta", where+`,"delta":`+q(piece))
 			}
-			add("response.function_call_arguments.done", where+`,"arguments":`+whole)
+			add(kind+".done", where+`,"`+key+`":`+whole)
 		})
 	}
 	if c.fails {
@@ -305,6 +382,10 @@ func (c *content) anthropic(r *rand.Rand) (events []event) {
 		text(c.texts)
 	}
 	for i, input := range c.inputs {
+		if c.whole { // the same servers
+			block(fmt.Sprintf(`{"type":"tool_use","id":"toolu_%d","name":"f","input":%s}`, i, input[0]))
+			continue
+		}
 		block(fmt.Sprintf(`{"type":"tool_use","id":"toolu_%d","name":"f","input":{}}`, i), pieces("input_json_delta", "partial_json", input)...)
 	}
 	if c.fails {
@@ -341,7 +422,7 @@ func (c *content) gemini() (events []event) {
 		chunk(`{"text":` + q(piece) + `}`)
 	}
 	for i, pieces := range c.inputs {
-		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, strings.Join(pieces, "")))
+		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, object(pieces)))
 	}
 	if c.fails {
 		events = append(events, event{data: `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`})
@@ -374,7 +455,7 @@ func (c *content) ollama() (events []event) {
 		line(`"content":`+q(piece), `,"done":false`)
 	}
 	for _, pieces := range c.inputs {
-		line(`"content":"","tool_calls":[{"function":{"name":"f","arguments":`+strings.Join(pieces, "")+`}}]`, `,"done":false`)
+		line(`"content":"","tool_calls":[{"function":{"name":"f","arguments":`+object(pieces)+`}}]`, `,"done":false`)
 	}
 	if c.fails {
 		events = append(events, event{data: `{"error":"x"}`})

@@ -118,7 +118,7 @@ func selection(seed uint64, fixtures, onlyClients, onlyStreams string, cut int, 
 			cuts = s.every()
 		}
 		for _, c := range clients() {
-			if c.wire != s.wire || !clientNames.MatchString(c.name) {
+			if !c.reads(s) || !clientNames.MatchString(c.name) {
 				continue
 			}
 			for _, at := range cuts {
