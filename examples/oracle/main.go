@@ -1,8 +1,8 @@
 // Oracle compares what is recorded of a stream with what the client delivered to its caller.
 // Each real client reads each stream through otelllm's transport, cut at every byte and
 // ended in three ways: a clean end, the end of the connection, and a reset. The facts must
-// not deny what the caller got, a retry must not be called safe after text or a complete
-// call, and a complete answer must not be called a failure.
+// not deny what the caller got, a retry must not be called safe after text or a call that a
+// program may have executed, and a complete answer must not be called a failure.
 //
 //	go run ./oracle
 //
