@@ -36,7 +36,7 @@ await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
     }
     span.end();
     await r.dispatcher?.destroy();
-    console.log(JSON.stringify({ name: task.name, trace: span.spanContext().traceId, saw }));
+    console.log(JSON.stringify({ name: task.name, trace: span.spanContext().traceId, saw, ran: r.ran() }));
   });
 }));
 await provider.shutdown();

@@ -34,6 +34,9 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 					d.thought(block.Thinking)
 				case "tool_use":
 					books.begin(event.Index)
+					if input, ok := block.Input.(map[string]any); ok && len(input) > 0 { // otherwise deltas follow
+						books.input(event.Index, q(input))
+					}
 				case "server_tool_use", "mcp_tool_use":
 					d.provider++
 				}
@@ -44,8 +47,8 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 				case "thinking_delta":
 					d.thought(event.Delta.Thinking)
 				case "input_json_delta":
-					if call := books.open[event.Index]; call != nil { // nil for a tool that the provider executes
-						call.input.WriteString(event.Delta.PartialJSON)
+					if books.open[event.Index] != nil { // nil for a tool that the provider executes
+						books.piece(event.Index, event.Delta.PartialJSON)
 					}
 				}
 			case "content_block_stop":
@@ -59,7 +62,10 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 				books.handOver(all[int64])
 			}
 		}
-		d.err = stream.Err()
+		if d.err = stream.Err(); d.err == nil && reason != "" {
+			// Some servers end an answer without message_stop.
+			d.finish, d.finished = reason, true
+		}
 		books.end()
 		return d
 	}, nil

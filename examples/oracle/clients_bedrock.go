@@ -47,8 +47,8 @@ func bedrockConverse(url string, hc *http.Client) (ask, error) {
 						d.thought(thought.Value)
 					}
 				case *types.ContentBlockDeltaMemberToolUse:
-					if call := books.open[aws.ToInt32(event.Value.ContentBlockIndex)]; call != nil {
-						call.input.WriteString(aws.ToString(delta.Value.Input))
+					if at := aws.ToInt32(event.Value.ContentBlockIndex); books.open[at] != nil {
+						books.piece(at, aws.ToString(delta.Value.Input))
 					}
 				}
 			case *types.ConverseStreamOutputMemberContentBlockStop:

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	einoopenai "github.com/cloudwego/eino-ext/components/model/openai"
 	"github.com/cloudwego/eino/schema"
@@ -56,15 +58,23 @@ func (b *chatBooks) close() {
 // legacy is the index of a function_call, of which a choice has at most one.
 const legacy = -1
 
-func openaiChat(url string, hc *http.Client) (ask, error) {
+// openaiChat passes on what its stream has. With accumulate, its accumulator says which calls
+// to execute.
+func openaiChat(accumulate bool) func(url string, hc *http.Client) (ask, error) {
+	return func(url string, hc *http.Client) (ask, error) { return openaiChatOf(url, hc, accumulate) }
+}
+
+func openaiChatOf(url string, hc *http.Client, accumulate bool) (ask, error) {
 	c := openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("k"), option.WithHTTPClient(hc), option.WithMaxRetries(0))
 	params := openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}}
 	return func(ctx context.Context) (d delivery) {
 		stream := c.Chat.Completions.NewStreaming(ctx, params)
 		defer stream.Close()
 		books := newChatBooks(&d)
+		accumulated := accumulator{calls: books.calls}
 		for stream.Next() {
-			for _, choice := range stream.Current().Choices {
+			chunk := stream.Current()
+			for _, choice := range chunk.Choices {
 				at, delta := int(choice.Index), &choice.Delta
 				if raw := delta.JSON.Content.Raw(); raw != "" && raw[0] == '"' { // otherwise a list, which the client passes on as JSON
 					d.wrote(delta.Content)
@@ -83,11 +93,34 @@ func openaiChat(url string, hc *http.Client) (ask, error) {
 				}
 				books.choice(at, choice.FinishReason)
 			}
+			if accumulate {
+				accumulated.take(&chunk)
+			}
 		}
 		d.err = stream.Err()
 		books.close()
 		return d
 	}, nil
+}
+
+// accumulator executes the calls of which openai-go's accumulator says that they have just
+// finished, whether or not the answer has.
+type accumulator struct {
+	all openai.ChatCompletionAccumulator
+	calls[chatKey]
+}
+
+func (a *accumulator) take(chunk *openai.ChatCompletionChunk) {
+	if !a.all.AddChunk(*chunk) {
+		return
+	}
+	for i := range a.all.Choices {
+		if call, ok := a.all.JustFinishedToolCallForChoice(i); ok {
+			if strings.TrimSpace(call.Arguments) == "" || json.Valid([]byte(call.Arguments)) {
+				a.run(a.begin(chatKey{i, call.Index}))
+			}
+		}
+	}
 }
 
 func goOpenAI(url string, hc *http.Client) (ask, error) {
@@ -142,13 +175,11 @@ func langchainGo(url string, hc *http.Client) (ask, error) {
 	}
 	history := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, question)}
 	return func(ctx context.Context) (d delivery) {
-		pieces := 0 // number of pieces of calls
+		eager := newLangchainCalls(&d)
 		response, err := c.GenerateContent(ctx, history,
 			llms.WithStreamingReasoningFunc(func(_ context.Context, thought, chunk []byte) error {
 				d.thought(string(thought))
-				if bytes.HasPrefix(chunk, []byte(`[{"`)) { // a piece of a call, as JSON
-					pieces++
-				} else {
+				if !eager.take(chunk) {
 					d.wrote(string(chunk))
 				}
 				return nil
@@ -157,11 +188,10 @@ func langchainGo(url string, hc *http.Client) (ask, error) {
 		d.err = err
 		books := newChatBooks(&d)
 		if err != nil {
-			if pieces > 0 {
-				books.begin(chatKey{})
-			}
-			return d
+			return d // what it delivered of a call are its pieces
 		}
+		ran := d.ran
+		d.started, d.ran = 0, 0 // the same calls are in the answer
 		for i, choice := range response.Choices {
 			d.wrote(choice.Content)
 			d.thought(choice.ReasoningContent)
@@ -171,8 +201,35 @@ func langchainGo(url string, hc *http.Client) (ask, error) {
 			books.choice(i, choice.StopReason)
 		}
 		books.close()
+		d.ran = max(d.ran, ran)
 		return d
 	}, nil
+}
+
+// langchainCalls tracks the calls whose pieces langchaingo passes on as JSON.
+type langchainCalls struct {
+	calls[int]
+	last int
+}
+
+func newLangchainCalls(d *delivery) *langchainCalls { return &langchainCalls{calls: callsOf[int](d)} }
+
+// take reports whether the chunk is a piece of a call, and not of a text.
+func (c *langchainCalls) take(chunk []byte) bool {
+	var pieces []struct {
+		ID       string
+		Function struct{ Arguments string }
+	}
+	if !bytes.HasPrefix(chunk, []byte(`[{"`)) || json.Unmarshal(chunk, &pieces) != nil {
+		return false
+	}
+	for _, piece := range pieces {
+		if piece.ID != "" {
+			c.last++
+		}
+		c.piece(c.last, piece.Function.Arguments)
+	}
+	return true
 }
 
 func einoChat(url string, hc *http.Client) (ask, error) {

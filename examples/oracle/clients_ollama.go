@@ -20,7 +20,7 @@ func ollamaChat(base string, hc *http.Client) (ask, error) {
 			d.wrote(r.Message.Content)
 			d.thought(r.Message.Thinking)
 			made := len(r.Message.ToolCalls) // each call is complete
-			d.started, d.complete, d.handed = d.started+made, d.complete+made, d.handed+made
+			d.started, d.complete, d.handed, d.ran = d.started+made, d.complete+made, d.handed+made, d.ran+made
 			if r.Done {
 				d.finish, d.finished = r.DoneReason, true
 			}

@@ -51,7 +51,10 @@ func (b *responsesBooks) take(event *responses.ResponseStreamEventUnion) {
 		b.thought(event.Delta)
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		b.piece(event.OutputIndex, event.Delta)
-	case "response.function_call_arguments.done", "response.custom_tool_call_input.done":
+	case "response.function_call_arguments.done":
+		b.input(event.OutputIndex, event.Arguments)
+		b.completed(only(event.OutputIndex))
+	case "response.custom_tool_call_input.done":
 		b.begin(event.OutputIndex)
 		b.completed(only(event.OutputIndex))
 	case "response.output_item.added":
@@ -79,7 +82,11 @@ func (b *responsesBooks) item(at int64, item *responses.ResponseOutputItemUnion,
 			b.thought(part.Text)
 		}
 	case "function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call":
-		b.begin(at)
+		call := b.begin(at)
+		call.free = call.free || item.Type != "function_call"
+		if input := item.Arguments.OfString; input != "" {
+			b.input(at, input)
+		}
 		if whole && item.Status != "in_progress" && item.Status != "incomplete" {
 			b.completed(only(at))
 			b.handOver(only(at))

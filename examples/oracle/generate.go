@@ -1,115 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"slices"
 	"strings"
 )
-
-// shape describes the content of a generated answer, in this order.
-type shape struct {
-	name      string
-	reasoning bool
-	text      bool
-	calls     int
-	refusal   bool
-	// whole: text and calls come in one event each, not in pieces.
-	whole bool
-	// limit: the answer ends at the token limit.
-	limit bool
-	// fails: an error comes inside the stream, followed by "" for nothing, "text" for
-	// text, or "end" for the protocol's end.
-	fails bool
-	then  string
-}
-
-// shapes returns the shapes that are generated for every wire protocol.
-func shapes() []shape {
-	return []shape{
-		{name: "text", text: true},
-		{name: "thought-text", reasoning: true, text: true},
-		{name: "call", calls: 1},
-		{name: "text-calls", text: true, calls: 2},
-		{name: "thought-call", reasoning: true, calls: 1},
-		{name: "whole", text: true, calls: 1, whole: true},
-		{name: "refusal", refusal: true},
-		{name: "limit", text: true, limit: true},
-		{name: "empty"},
-		{name: "error", fails: true},
-		{name: "text-error", text: true, fails: true},
-		{name: "error-text", fails: true, then: "text"},
-		{name: "call-error-end", calls: 1, fails: true, then: "end"},
-		{name: "thought-error-text", reasoning: true, fails: true, then: "text"},
-	}
-}
-
-// rich returns the shapes that every framing is applied to.
-func rich() []shape {
-	return []shape{{name: "thought-text", reasoning: true, text: true}, {name: "text-calls", text: true, calls: 2}}
-}
-
-// q returns s as JSON.
-func q(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string can always be marshaled
-	}
-	return string(b)
-}
-
-// words returns one to three pieces of text, with escapes and non-ASCII characters.
-func words(r *rand.Rand) []string {
-	pool := []string{"Hello", " world", "é", " \"x\"", "\n", " 世界", "a", " {b}", " data: "}
-	n := 1 + r.IntN(3)
-	pieces := make([]string, n)
-	for i := range pieces {
-		pieces[i] = pool[r.IntN(len(pool))]
-	}
-	return pieces
-}
-
-// input returns the input of a call, in pieces.
-func input(r *rand.Rand) []string {
-	whole := `{"path":` + q(words(r)[0]) + `,"n":` + strconv.Itoa(r.IntN(100)) + `}`
-	at := 1 + r.IntN(len(whole)-1)
-	for whole[at]&0xc0 == 0x80 { // not inside a UTF-8 sequence
-		at--
-	}
-	return []string{whole[:at], whole[at:]}
-}
-
-// content is the content of an answer.
-type content struct {
-	shape
-	thoughts, texts []string
-	inputs          [][]string
-	late            []string // text after the error
-}
-
-func (s shape) content(r *rand.Rand) content {
-	c := content{shape: s}
-	if s.reasoning {
-		c.thoughts = words(r)
-	}
-	if s.text || s.refusal {
-		c.texts = words(r)
-	}
-	for range s.calls {
-		c.inputs = append(c.inputs, input(r))
-	}
-	if s.then == "text" {
-		c.late = words(r)
-	}
-	if s.whole {
-		c.texts = []string{strings.Join(c.texts, "")}
-		for i, pieces := range c.inputs {
-			c.inputs[i] = []string{strings.Join(pieces, "")}
-		}
-	}
-	return c
-}
 
 // generate generates the events of an answer of this shape.
 func (w wire) generate(s shape, r *rand.Rand) []event {
@@ -145,19 +41,13 @@ func (c *content) chat(r *rand.Rand) (events []event) {
 	for _, piece := range c.texts {
 		chunk(`{"`+key+`":`+q(piece)+`}`, "null")
 	}
-	for i, pieces := range c.inputs {
-		head := fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"f","arguments":`, i, i)
-		if c.whole {
-			chunk(head+q(pieces[0])+`}}]}`, "null")
-			continue
-		}
-		chunk(head+`""}}]}`, "null")
-		for _, piece := range pieces {
-			chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, i, q(piece)), "null")
-		}
+	for _, delta := range c.chatCalls() {
+		chunk(delta, "null")
 	}
 	finish := `"stop"`
 	switch {
+	case c.legacy:
+		finish = `"function_call"`
 	case c.limit:
 		finish = `"length"`
 	case len(c.inputs) > 0:
@@ -180,6 +70,43 @@ func (c *content) chat(r *rand.Rand) (events []event) {
 		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`})
 	}
 	return append(events, event{data: "[DONE]"})
+}
+
+// chatCalls returns the deltas of the calls.
+func (c *content) chatCalls() []string {
+	calls := make([][]string, len(c.inputs))
+	for i, pieces := range c.inputs {
+		head := fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":"f","arguments":`, i, i)
+		part := fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":`, i)
+		tail := `}}]}`
+		if c.legacy {
+			head, part, tail = `{"function_call":{"name":"f","arguments":`, `{"function_call":{"arguments":`, `}}`
+		}
+		if !c.whole {
+			pieces = append([]string{""}, pieces...)
+		}
+		for j, piece := range pieces {
+			if j > 0 {
+				head = part
+			}
+			calls[i] = append(calls[i], head+q(piece)+tail)
+		}
+		if c.between {
+			calls[i] = append(calls[i], `{"content":" then"}`)
+		}
+	}
+	if !c.interleaved {
+		return slices.Concat(calls...)
+	}
+	var turns []string
+	for at := range slices.MaxFunc(calls, func(a, b []string) int { return len(a) - len(b) }) {
+		for _, deltas := range calls {
+			if at < len(deltas) {
+				turns = append(turns, deltas[at])
+			}
+		}
+	}
+	return turns
 }
 
 func (c *content) responses() (events []event) {
@@ -233,16 +160,24 @@ func (c *content) responses() (events []event) {
 	}
 	for i, pieces := range c.inputs {
 		id := fmt.Sprintf(`"id":"fc_%d","type":"function_call","call_id":"call_%d","name":"f"`, i, i)
-		whole := q(strings.Join(pieces, ""))
-		item(len(output), `{`+id+`,"status":"in_progress","arguments":""}`, `{`+id+`,"status":"completed","arguments":`+whole+`}`, func(at int) {
+		key, kind := "arguments", "response.function_call_arguments"
+		if c.custom {
+			id = fmt.Sprintf(`"id":"fc_%d","type":"custom_tool_call","call_id":"call_%d","name":"f"`, i, i)
+			key, kind = "input", "response.custom_tool_call_input"
+		}
+		whole, first := q(strings.Join(pieces, "")), `""`
+		if c.whole { // some servers send no deltas, and all with the item
+			first = whole
+		}
+		item(len(output), `{`+id+`,"status":"in_progress","`+key+`":`+first+`}`, `{`+id+`,"status":"completed","`+key+`":`+whole+`}`, func(at int) {
 			where := fmt.Sprintf(`,"item_id":"fc_%d","output_index":%d`, i, at)
 			for _, piece := range pieces {
 				if c.whole {
 					break
 				}
-				add("response.function_call_arguments.delta", where+`,"delta":`+q(piece))
+				add(kind+".delta", where+`,"delta":`+q(piece))
 			}
-			add("response.function_call_arguments.done", where+`,"arguments":`+whole)
+			add(kind+".done", where+`,"`+key+`":`+whole)
 		})
 	}
 	if c.fails {
@@ -305,6 +240,10 @@ func (c *content) anthropic(r *rand.Rand) (events []event) {
 		text(c.texts)
 	}
 	for i, input := range c.inputs {
+		if c.whole { // the same servers
+			block(fmt.Sprintf(`{"type":"tool_use","id":"toolu_%d","name":"f","input":%s}`, i, input[0]))
+			continue
+		}
 		block(fmt.Sprintf(`{"type":"tool_use","id":"toolu_%d","name":"f","input":{}}`, i), pieces("input_json_delta", "partial_json", input)...)
 	}
 	if c.fails {
@@ -341,7 +280,7 @@ func (c *content) gemini() (events []event) {
 		chunk(`{"text":` + q(piece) + `}`)
 	}
 	for i, pieces := range c.inputs {
-		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, strings.Join(pieces, "")))
+		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, object(pieces)))
 	}
 	if c.fails {
 		events = append(events, event{data: `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`})
@@ -374,7 +313,7 @@ func (c *content) ollama() (events []event) {
 		line(`"content":`+q(piece), `,"done":false`)
 	}
 	for _, pieces := range c.inputs {
-		line(`"content":"","tool_calls":[{"function":{"name":"f","arguments":`+strings.Join(pieces, "")+`}}]`, `,"done":false`)
+		line(`"content":"","tool_calls":[{"function":{"name":"f","arguments":`+object(pieces)+`}}]`, `,"done":false`)
 	}
 	if c.fails {
 		events = append(events, event{data: `{"error":"x"}`})

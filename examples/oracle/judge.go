@@ -13,8 +13,8 @@ import (
 type kind string
 
 const (
-	// A retry was called safe although text or a complete call had been delivered to the
-	// caller. This is the worst kind.
+	// A retry was called safe although the caller got text, or a call that a program may
+	// have executed. This is the worst kind.
 	unsafeRetry kind = "unsafe-retry"
 	// The caller got content that the facts exclude: they say that it was observed not to
 	// exist.
@@ -32,11 +32,6 @@ const (
 	// The recording did not end, or the span is missing.
 	noSpan    kind = "no-span"
 	moreSpans kind = "more-spans"
-
-	// The client reports no error and delivers a call with valid JSON input that the
-	// protocol did not complete, so that a program executes it, and a retry is called
-	// safe.
-	looseCall kind = "unsafe-retry-of-a-loose-call"
 
 	// The remaining kinds are notes about the client and do not indicate a fault of the
 	// recording.
@@ -88,7 +83,7 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 		{d.text, semconv.StreamTextChunksKey, noText},
 		{d.reasoning, semconv.StreamReasoningChunksKey, noReasoning},
 		{d.started, semconv.StreamToolInputsStartedKey, noInput},
-		{d.complete, semconv.StreamToolInputsCompletedKey, noComplete},
+		{d.ran, semconv.StreamToolInputsCompletedKey, noComplete},
 		{d.handed, semconv.StreamToolCallsKey, noCall},
 		{d.provider, semconv.StreamProviderToolsStartedKey, noProvider},
 	} {
@@ -99,11 +94,8 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 	class, cause := r.text(semconv.FailureClassKey), r.text(semconv.FailureCauseKey)
 	verdict := class + "/" + cause
 	if r.text(semconv.RetrySafetyKey) == semconv.RetrySafetySafeAutoRetry.String() {
-		switch why := r.text(semconv.RetryReasonKey); {
-		case d.text > 0 || d.complete > 0:
-			add(unsafeRetry, "%s, %s; given: text %d, complete calls %d", verdict, why, d.text, d.complete)
-		case d.loose:
-			add(looseCall, "%s, %s", verdict, why)
+		if d.text > 0 || d.ran > 0 {
+			add(unsafeRetry, "%s, %s; given: text %d, calls that ran %d", verdict, r.text(semconv.RetryReasonKey), d.text, d.ran)
 		}
 	}
 	switch {

@@ -110,6 +110,11 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 	for range begun {
 		<-r.server.served
 	}
+	if strings.Contains(c.stream.name, "/case-") {
+		// A client that reads keys exactly misses an input under another key, and executes the
+		// call without one.
+		res.delivery.ran -= res.delivery.bare
+	}
 	res.truth = truth{
 		final: c.stream.final(c.cut), failed: c.stream.failed(c.cut),
 		refused: strings.Contains(c.stream.name, "refusal"),

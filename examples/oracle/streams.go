@@ -17,7 +17,7 @@ func generated(seed uint64) (all []stream) {
 	for w := range wires {
 		r := rand.New(rand.NewPCG(seed, uint64(w)))
 		framings := w.framings()
-		for _, s := range shapes() {
+		for _, s := range w.shapes() {
 			all = append(all, w.build(w.String()+"/"+s.name, framings[0], w.generate(s, r), r))
 		}
 		for _, f := range framings[1:] {
@@ -111,7 +111,7 @@ func turns(folder, name string, raw []byte) (all []stream, err error) {
 		}
 		last := &b.marks[len(b.marks)-1]
 		last.shape = e.name + "/" + keysOf(line)
-		if last.final && (w == anthropicWire || w == responsesWire) {
+		if e.name == "message_stop" || last.final && w == responsesWire {
 			flush()
 		}
 	}

@@ -55,6 +55,7 @@ func (w wire) meaning(e event) (final, failed bool) {
 			FinishReason string
 		}
 		PromptFeedback struct{ BlockReason string }
+		Delta          json.RawMessage // of Anthropic's events an object
 	}
 	if json.Unmarshal([]byte(e.data), &said) != nil {
 		return false, false // [DONE], and events that are invalid JSON on purpose
@@ -69,7 +70,11 @@ func (w wire) meaning(e event) (final, failed bool) {
 	case responsesWire:
 		final = said.Type == "response.completed" || said.Type == "response.incomplete"
 	case anthropicWire:
-		final = said.Type == "message_stop"
+		var delta struct {
+			StopReason string `json:"stop_reason"`
+		}
+		_ = json.Unmarshal(said.Delta, &delta)
+		final = said.Type == "message_stop" || delta.StopReason != "" // some servers send no message_stop
 	case geminiWire:
 		final = said.PromptFeedback.BlockReason != ""
 		for _, candidate := range said.Candidates {

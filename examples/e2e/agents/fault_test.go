@@ -28,6 +28,7 @@ type fault struct {
 	causes  []semconv.Cause
 	vague   []semconv.Cause // true, too, and less exact
 	shows   bool            // text is visible before it breaks
+	races   bool            // whether an agent's tool runs before the agent stops it depends on its speed
 	short   bool            // played with -short, too
 	wires   []faultyllm.Wire
 }
@@ -55,9 +56,14 @@ func (s *script) toolCommand() string {
 	return "echo canary-output-91c2 >> " + s.mark + "; echo canary-output-91c2"
 }
 
-func (s *script) call() faultyllm.Exchange {
-	input := strings.ReplaceAll(s.agent.input, "COMMAND", s.toolCommand())
-	return faultyllm.Answer(faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, input), faultyllm.Finish(faultyllm.ToolCalls))
+func (s *script) input() string {
+	return strings.ReplaceAll(s.agent.input, "COMMAND", s.toolCommand())
+}
+
+func (s *script) call() faultyllm.Exchange { return s.callOf("call_e2e_5Yq8") }
+
+func (s *script) callOf(id string) faultyllm.Exchange {
+	return faultyllm.Answer(faultyllm.ToolCall(id, s.agent.tool, s.input()), faultyllm.Finish(faultyllm.ToolCalls))
 }
 
 func done() faultyllm.Exchange {
@@ -139,12 +145,28 @@ var faults = []fault{
 		classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout}, causes: stopped,
 		answer: always(func(s *script) faultyllm.Exchange { s.stallBegins(); return cut(faultyllm.Stall()) }),
 	},
+	{name: "call_reset", classes: interrupted, causes: wasReset, races: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: wholeCall(faultyllm.Reset())},
+	{name: "call_truncated", classes: interrupted, causes: []semconv.Cause{semconv.CauseBodyTruncated}, races: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: wholeCall(faultyllm.Truncate())},
+	{name: "reused_ids", heals: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: func(s *script, n int, _ bool) faultyllm.Exchange {
+		if n == 2 {
+			return done()
+		}
+		return s.callOf("functions." + s.agent.tool + ":0") // as some servers number the calls of each answer
+	}},
 	{name: "tool_reset", short: true, classes: interrupted, causes: wasReset, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
 		if outputs {
 			return reset()
 		}
 		return s.call()
 	}},
+}
+
+// wholeCall is an answer that breaks after a call whose arguments are complete, before the
+// provider says so. Some agents have executed it by then.
+func wholeCall(fault faultyllm.Step) func(*script, int, bool) faultyllm.Exchange {
+	return func(s *script, _ int, _ bool) faultyllm.Exchange {
+		return faultyllm.Answer(faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, s.input()), faultyllm.Pause(500*time.Millisecond), fault)
+	}
 }
 
 // concerns reports whether a fault can be played over a wire protocol.

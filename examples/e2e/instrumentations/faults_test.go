@@ -19,6 +19,7 @@ type fault struct {
 	tool       bool                    // the fault is about tools and also applies to those of an MCP server
 	only       string                  // the only producer's file that it applies to, or "" for all
 	without    []string                // producers' files that it does not apply to
+	ran        bool                    // the tool has to have run
 	declared   bool                    // the application declares it, by a helper
 	also       []truth                 // what is also true, if less is known
 	parts      []truth                 // what is true of requests and tools, in addition to run
@@ -143,6 +144,12 @@ func faults() []fault {
 			goesOn: &fault{outcomes: recoveredRun(), parts: []truth{
 				broke(free, semconv.CauseCleanEOF), toolFailed(semconv.CauseExecutionError, semconv.CauseInvalidInput, semconv.CauseIncompleteInput),
 			}},
+		},
+		{
+			key: "call-unfinished", only: eagerProducer, title: "reset after a whole tool call, before the finish reason",
+			// The tool needs the time to begin.
+			script: []faultyllm.Exchange{faultyllm.Answer(call, faultyllm.Pause(2*time.Second), faultyllm.Reset())},
+			run:    broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(), ran: true,
 		},
 		{
 			key: "after-tool", tool: true, title: "a tool ran, then a reset before the next answer",

@@ -34,6 +34,7 @@ type cell struct {
 	fault    *fault
 	producer *producer
 	saw      []string // what the application saw
+	ran      bool     // whether the tool apply_patch began
 	spans    []span
 }
 
@@ -71,6 +72,9 @@ func (m *matrix) check(t *testing.T) {
 			}
 			for _, wrong := range c.wrong() {
 				t.Error(wrong)
+			}
+			if c.fault.ran {
+				assert.True(t, c.ran, "the tool did not run")
 			}
 			if c.producer.facts {
 				for _, missing := range c.incomplete() {
@@ -205,7 +209,7 @@ func (m *matrix) run(t *testing.T, agents runner, w *world, c *collector) {
 				on.key, on.title = f.key, f.title
 				f = &on
 			}
-			m.cells = append(m.cells, cell{f, p, r.Saw, c.sink.trace(t, r.Trace)})
+			m.cells = append(m.cells, cell{f, p, r.Saw, r.Ran, c.sink.trace(t, r.Trace)})
 		}
 	}
 }

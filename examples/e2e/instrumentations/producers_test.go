@@ -54,6 +54,9 @@ func (p *producer) label() string {
 	return label
 }
 
+// eagerProducer executes a call before its answer says that it is complete.
+const eagerProducer = "vercel-compatible"
+
 // producers returns the columns. Those of one file, with and without HTTP spans, run in one process
 // each.
 func producers() []producer {
@@ -72,6 +75,7 @@ func producers() []producer {
 	all = append(all, producer{file: "mcp", title: "`otelllm-facts.mjs` and a tool over MCP", wire: chat, facts: true})
 	add("vercel-7", "Vercel AI SDK 7", chat, responses)
 	add("vercel-6", "Vercel AI SDK 6", chat)
+	all = append(all, producer{file: eagerProducer, title: "Vercel AI SDK 6, openai-compatible", wire: chat})
 	add("otel-openai", "OpenTelemetry's `openai`", chat, responses)
 	add("openllmetry", "OpenLLMetry", chat, responses, messages)
 	add("openinference", "OpenInference", chat, responses, messages)

@@ -49,6 +49,7 @@ type Result struct {
 	Name  string   `json:"name"`
 	Trace string   `json:"trace"` // id, in hexadecimal digits
 	Saw   []string `json:"saw"`   // names and codes of the error that the application saw, outermost first; empty if there was none
+	Ran   bool     `json:"ran"`   // whether the tool apply_patch began
 }
 
 // Report is the result of a process.

@@ -68,7 +68,9 @@ export function runOf(task, pressedStop = () => undefined, barked = () => undefi
   const dispatcher = task.timeouts && new Agent({
     headersTimeout: headers, bodyTimeout: body, ...(connect && { connect: { timeout: connect } }),
   });
+  let ran = false; // apply_patch
   return {
+    ran: () => ran,
     api: task.api,
     prompt: task.prompt ?? 'Fix the bug in main.go.',
     conversation: `thread-${task.name}`,
@@ -94,6 +96,7 @@ export function runOf(task, pressedStop = () => undefined, barked = () => undefi
       description: 'Change a file.',
       parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
       async execute(_input, { signal: s = signal } = {}) {
+        ran = true;
         if (task.tool === 'throws') throw new PatchError('the file has changed since');
         if (task.abortOn === 'tool') stop.abort(pressedStop());
         if (task.tool === 'waits' && !s.aborted) {

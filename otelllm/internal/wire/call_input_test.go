@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -156,4 +157,30 @@ func TestCallInputOfManyBraces(t *testing.T) {
 		in.write([]byte(`{}`))
 	}
 	assert.True(t, in.isBroken())
+}
+
+// Some clients drop an event that no blank line has ended, and report no error at the clean end
+// of a body: of a call whose first input was in it they know no input, and execute it.
+func TestCallWithoutTheLastEvent(t *testing.T) {
+	const head = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"%s"}}]}}]}` + "\n\n"
+	const part = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a"}}]}}]}` + "\n"
+	for _, tt := range []struct {
+		name, first, rest string
+		end               func(Decoder)
+		want              int
+	}{
+		{"clean end", "", "", Decoder.Close, 1},
+		{"error", "", "", Decoder.Cut, 0},
+		{"the event has ended", "", "\n", Decoder.Close, 0},
+		{"there was input before it", `{\"b\":`, "", Decoder.Close, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, _, ok := Match("POST", "/v1/chat/completions")
+			require.True(t, ok)
+			d := p.NewDecoder("text/event-stream")
+			d.Write(fmt.Appendf(nil, head+"%s%s", tt.first, part, tt.rest))
+			tt.end(d)
+			assert.Equal(t, tt.want, d.State().ToolInputsCompleted)
+		})
+	}
 }

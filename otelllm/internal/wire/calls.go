@@ -171,7 +171,8 @@ func (t *tally) input(c *call, in inputPart) {
 		t.complete(c)
 	case c.free:
 	default:
-		if c.input.write(in.raw); !c.input.isOpen() {
+		bare := c.input.isEmpty()
+		if c.input.write(in.raw); !c.input.isOpen() || t.late && bare {
 			t.complete(c)
 		}
 	}

@@ -254,6 +254,7 @@ func (d *bodyDecoder) readDocument(data []byte) {
 }
 
 func (d *bodyDecoder) Close() {
+	d.tally.late = true
 	d.flush()
 	d.reader.closed(false)
 }

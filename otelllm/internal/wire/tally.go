@@ -15,6 +15,10 @@ type tally struct {
 
 	delta  contentDelta // the last one that content was called with
 	values *values      // of the payload that is being parsed; nil: they are not recorded
+
+	// late: what is read is an event that only the clean end of the body has ended. Clients
+	// that drop it get no error, and execute a call whose first part of the input is in it.
+	late bool
 }
 
 // contentDelta is the meaning of an event that only adds to the content of a response,

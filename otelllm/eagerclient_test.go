@@ -1,0 +1,112 @@
+package otelllm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// A program may execute a call as soon as its input is one JSON value, long before the
+// provider says that the call, or the answer, is complete. A cut after that must not be called
+// safe to repeat, nor may the facts say that no input was complete.
+
+// checkEager compares the verdict on a prefix of an answer with what the reference client has
+// executed of it. It reports what both say.
+func (c *cutter) checkEager(tb testing.TB, f *faults, w *wireStream, n int, end way) (executed int, safe bool) {
+	tb.Helper()
+	text := w.text()
+	client := executedOf(w.name, []byte(text[:n]), end.end == endsClean.end)
+	if !client.opened {
+		return 0, false
+	}
+	facts := c.facts(tb, w.path, w.request, w.contentType, text[:n], end)
+	facts.ProviderTools, facts.HistoryCalls, facts.HistoryOutputs = []string{}, []string{}, []string{}
+	run := classify.Run{Requests: []classify.Request{facts}}
+	v := classify.Judge(&run)
+	safe = v.Run.Retry.Safety == classify.SafeAutoRetry || v.Requests[0].Retry.Safety == classify.SafeAutoRetry
+	if client.executed == 0 {
+		return 0, safe
+	}
+	example := fmt.Sprintf("%d bytes (%s): %d executed\n\t\t%s", n, end.name, client.executed, around(text, n))
+	if safe {
+		f.add("safe to repeat after an executed call: "+brief(&v.Run), w.name, example)
+	}
+	if seen := facts.ToolInputsCompleted; seen.Observed() && seen.N() == 0 && !facts.Unread {
+		f.add("an executed call has no complete input", w.name, example)
+	}
+	return client.executed, safe
+}
+
+var eagerEnds = []way{endsClean, endsReset, endsTruncated}
+
+// TestEagerClient cuts random answers of every kind at every byte: a few, or many with
+// OTELLLM_EVERY_CUT.
+func TestEagerClient(t *testing.T) {
+	answers := 3
+	if everyCut() {
+		answers = 400
+	}
+	c := newCutter()
+	for i, kind := range eagerKinds() {
+		t.Run(kind.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(7, uint64(i)))
+			var f faults
+			executed, safe := 0, 0
+			for range answers {
+				w := eagerAnswer(t, &kind, r)
+				text := w.text()
+				for n := 0; n <= len(text); n += race.Every(7) {
+					// In turns, as the ends differ in little.
+					end := eagerEnds[r.IntN(len(eagerEnds))]
+					ran, allowed := c.checkEager(t, &f, &w, n, end)
+					executed, safe = executed+b2i(ran > 0), safe+b2i(allowed)
+				}
+			}
+			f.report(t)
+			if race.Enabled {
+				return
+			}
+			assert.Positive(t, executed, "the check is empty")
+			if hasPieces(kind.name) {
+				assert.Greater(t, safe, answers, "while the input of a call is open, nothing has run")
+			}
+		})
+	}
+}
+
+// hasPieces reports whether the input of a call comes in pieces.
+func hasPieces(kind string) bool {
+	return slices.Contains([]string{"chat", "responses", "messages", "bedrock", "bedrock invoke", "cohere", "mistral", "interactions"}, kind)
+}
+
+// FuzzEagerClient cuts any bytes at one place.
+func FuzzEagerClient(f *testing.F) {
+	kinds := eagerKinds()
+	r := rand.New(rand.NewPCG(7, 7))
+	for i := range kinds {
+		for range 3 {
+			w := eagerAnswer(f, &kinds[i], r)
+			text := w.text()
+			f.Add(uint8(i), []byte(text), uint32(r.IntN(len(text)+1)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, cut uint32) {
+		if len(body) > 16<<10 {
+			return
+		}
+		w := kinds[int(kind)%len(kinds)]
+		w.events = []string{string(body)}
+		var wrong faults
+		c := newCutter()
+		for _, end := range eagerEnds {
+			c.checkEager(t, &wrong, &w, int(cut)%(len(body)+1), end)
+		}
+		wrong.report(t)
+	})
+}
