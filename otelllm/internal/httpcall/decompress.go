@@ -205,7 +205,7 @@ func (d *Decompressor) passOn() {
 func (d *Decompressor) run() {
 	defer close(d.back)
 	d.err = errPanicked
-defer func() { _ = recover() }() // of a decompressor, which reads arbitrary bytes
+	defer func() { _ = recover() }() // of a decompressor, which reads arbitrary bytes
 	if d.err = d.decode(); d.err == io.EOF {
 		d.err = nil
 	}
