@@ -96,7 +96,7 @@ type layer struct {
 // Read implements io.Reader.
 func (l *layer) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
-	if err == io.EOF && l.below != nil && l.below.failed != nil { //nolint:errorlint // readers return it bare
+	if err == io.EOF && l.below != nil && l.below.failed != nil {
 		err = l.below.failed
 	}
 	if err != nil && err != io.EOF {

@@ -205,8 +205,8 @@ func (d *Decompressor) passOn() {
 func (d *Decompressor) run() {
 	defer close(d.back)
 	d.err = errPanicked
-	defer func() { _ = recover() }() // of a decompressor, which reads arbitrary bytes
-	if d.err = d.decode(); d.err == io.EOF {
+	defer func() { _ = recover() }()         // of a decompressor, which reads arbitrary bytes
+	if d.err = d.decode(); d.err == io.EOF { //nolint:errorlint // readers return it bare
 		d.err = nil
 	}
 }
