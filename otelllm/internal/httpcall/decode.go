@@ -68,6 +68,7 @@ func Readable(req *http.Request) bool {
 // open returns a reader of what is encoded in r. Every decompressor is read through the
 // reader that bounded makes of it: what little comes of the last one may be much before it.
 func (all encodings) open(r io.Reader, bounded func(io.Reader) io.Reader) (io.Reader, error) {
+	var below *layer
 	for _, name := range slices.Backward(all) {
 		open := decompressors[name]
 		if open == nil {
@@ -77,9 +78,31 @@ func (all encodings) open(r io.Reader, bounded func(io.Reader) io.Reader) (io.Re
 		if err != nil {
 			return nil, err
 		}
-		r = bounded(plain)
+		below = &layer{Reader: bounded(plain), below: below}
+		r = below
 	}
 	return r, nil
+}
+
+// layer is one of several encodings. It fails if the one below it did, the error of which its
+// decompressor may have taken for the end.
+type layer struct {
+	io.Reader
+
+	below  *layer // nil: none
+	failed error
+}
+
+// Read implements io.Reader.
+func (l *layer) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if err == io.EOF && l.below != nil && l.below.failed != nil {
+		err = l.below.failed
+	}
+	if err != nil && err != io.EOF {
+		l.failed = err
+	}
+	return n, err
 }
 
 // decompressors are the encodings that bodies have in practice: Codex compresses with

@@ -49,7 +49,6 @@ type Decompressor struct {
 	err       error         // when over: why; nil: the encoded body is complete
 	window    int64         // taken of windowsHeld
 	allowance int64         // how much more may be decoded
-	failed    error         // the first error of an encoding; the one above it may lose it
 	head      []byte        // the first maxHead bytes of the body
 	begun     bool          // something was decoded
 
@@ -206,9 +205,9 @@ func (d *Decompressor) passOn() {
 func (d *Decompressor) run() {
 	defer close(d.back)
 	d.err = errPanicked
-	defer func() { _ = recover() }() // of a decompressor, which reads arbitrary bytes
-	if d.err = d.decode(); d.err == io.EOF {
-		d.err = d.failed
+	defer func() { _ = recover() }()         // of a decompressor, which reads arbitrary bytes
+	if d.err = d.decode(); d.err == io.EOF { //nolint:errorlint // readers return it bare
+		d.err = nil
 	}
 }
 
@@ -244,10 +243,7 @@ type allowed struct {
 func (r allowed) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if r.by.allowance -= int64(n); r.by.allowance < 0 {
-		n, err = 0, errTooMuch
-	}
-	if err != nil && err != io.EOF && r.by.failed == nil {
-		r.by.failed = err
+		return 0, errTooMuch
 	}
 	return n, err
 }

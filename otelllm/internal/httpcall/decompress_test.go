@@ -156,7 +156,7 @@ func TestCutWithinEncoding(t *testing.T) {
 	for name := range compressors {
 		pieces := flushed(t, name, events)
 		sent := slices.Concat(pieces...)
-		for cut := 1; cut < len(sent); cut++ {
+		for cut := 1; cut < len(sent); cut += race.Every(7) {
 			d := NewDecompressor(headerOf(name))
 			got := ""
 			plain := func(p []byte) { got += string(p) }
@@ -265,8 +265,8 @@ func TestTooManyWindows(t *testing.T) {
 func TestResponseBombs(t *testing.T) {
 	maxMiB := uint64(40 * race.Every(64))
 	for name := range compressors {
-		if name == "gzip stored" {
-			continue // it is no smaller
+		if name == "gzip stored" || race.Enabled && name != "gzip" && name != "zstd" {
+			continue // it is no smaller; or it takes long
 		}
 		var bomb bytes.Buffer
 		w := compressors[name](&bomb)
