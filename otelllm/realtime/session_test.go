@@ -155,7 +155,7 @@ func TestSessionEnds(t *testing.T) {
 			"refused", true,
 			[]string{`{"type":"error","event_id":"e1","error":{"type":"invalid_request_error","code":"conversation_already_has_active_response","message":"secret","event_id":"c1"}}`},
 			nil,
-			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "invalid_request", "llm.provider_error.code": "conversation_already_has_active_response"},
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "rate_limited", "llm.provider_error.code": "conversation_already_has_active_response"},
 			true,
 		},
 		{
