@@ -21,7 +21,7 @@ import (
 func (c *cutter) checkEager(tb testing.TB, f *faults, w *wireStream, n int, end way) (executed int, safe bool) {
 	tb.Helper()
 	text := w.text()
-	client := executedOf(w.name, []byte(text[:n]), end.end == endsClean.end)
+	client := executedOf(w.name, []byte(text[:n]), end.name == endsClean.name)
 	if !client.opened {
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -279,7 +280,7 @@ func (e *eagerClient) messages(data []byte) {
 	if json.Unmarshal(data, &event) != nil {
 		return
 	}
-	key := fmt.Sprint(event.Index)
+	key := strconv.Itoa(event.Index)
 	switch b := event.ContentBlock; event.Type {
 	case "content_block_start":
 		if e.says(b.Text); b.Type != "tool_use" {
@@ -297,8 +298,8 @@ func (e *eagerClient) messages(data []byte) {
 	case "message":
 		for i, b := range event.Content {
 			if e.says(b.Text); b.Type == "tool_use" {
-				e.part(fmt.Sprint(i), b.Input)
-				e.done(fmt.Sprint(i))
+				e.part(strconv.Itoa(i), b.Input)
+				e.done(strconv.Itoa(i))
 			}
 		}
 	}
@@ -324,7 +325,7 @@ func (e *eagerClient) responses(data []byte) {
 	if json.Unmarshal(data, &event) != nil {
 		return
 	}
-	key := fmt.Sprint(event.OutputIndex)
+	key := strconv.Itoa(event.OutputIndex)
 	delta, _ := json.Marshal(event.Delta)
 	switch event.Type {
 	case "response.output_text.delta":
@@ -342,11 +343,11 @@ func (e *eagerClient) responses(data []byte) {
 		e.item(key, &event.Item, true)
 	case "response.completed":
 		for i := range event.Response.Output {
-			e.item(fmt.Sprint(i), &event.Response.Output[i], true)
+			e.item(strconv.Itoa(i), &event.Response.Output[i], true)
 		}
 	}
 	for i := range event.Output {
-		e.item(fmt.Sprint(i), &event.Output[i], true)
+		e.item(strconv.Itoa(i), &event.Output[i], true)
 	}
 }
 
@@ -384,7 +385,7 @@ func (e *eagerClient) gemini(data []byte) {
 	for _, candidate := range chunk.Candidates {
 		for _, part := range candidate.Content.Parts {
 			if e.says(part.Text); part.FunctionCall != nil {
-				c := e.call(fmt.Sprint(len(e.calls)))
+				c := e.call(strconv.Itoa(len(e.calls)))
 				if !part.FunctionCall.WillContinue {
 					e.run(c)
 				}
@@ -406,7 +407,7 @@ func (e *eagerClient) ollama(data []byte) {
 	}
 	e.says(line.Response + line.Message.Content)
 	for range line.Message.ToolCalls {
-		e.run(e.call(fmt.Sprint(len(e.calls))))
+		e.run(e.call(strconv.Itoa(len(e.calls))))
 	}
 }
 
@@ -422,7 +423,7 @@ func (e *eagerClient) converse(name string, data []byte) {
 	if json.Unmarshal(data, &event) != nil {
 		return
 	}
-	key := fmt.Sprint(event.ContentBlockIndex)
+	key := strconv.Itoa(event.ContentBlockIndex)
 	switch e.says(event.Delta.Text); name {
 	case "contentBlockStart":
 		if use := event.Start.ToolUse; use != nil && use.Type != "server_tool_use" {
@@ -449,7 +450,7 @@ func (e *eagerClient) cohere(data []byte) {
 		}
 	}
 	err := json.Unmarshal(data, &event)
-	key := fmt.Sprint(event.Index)
+	key := strconv.Itoa(event.Index)
 	switch event.Type {
 	case "tool-call-start", "tool-call-delta":
 		if err == nil {
@@ -474,7 +475,7 @@ func (e *eagerClient) mistral(data []byte) {
 	}
 	switch event.Type {
 	case "function.call.delta":
-		e.part(fmt.Sprint(event.OutputIndex), event.Arguments)
+		e.part(strconv.Itoa(event.OutputIndex), event.Arguments)
 	case "message.output.delta":
 		e.says(event.Content)
 	}
@@ -496,7 +497,7 @@ func (e *eagerClient) interactions(data []byte) {
 	if json.Unmarshal(data, &event) != nil {
 		return
 	}
-	key := fmt.Sprint(event.Index)
+	key := strconv.Itoa(event.Index)
 	switch e.says(event.Delta.Text); event.Type {
 	case "step.start":
 		if event.Step.Type == "function_call" {

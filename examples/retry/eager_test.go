@@ -123,7 +123,8 @@ func (a *eagerAgent) stream(ctx context.Context, client *openai.Client, params o
 	stream := client.Chat.Completions.NewStreaming(ctx, params)
 	defer stream.Close()
 	var all openai.ChatCompletionAccumulator
-	ran, legacy := map[int]bool{}, ""
+	ran := map[int]bool{}
+	var legacy []byte // the arguments of a function_call
 	execute := func(index int, id string) {
 		if !ran[index] {
 			ran[index] = true
@@ -138,9 +139,9 @@ func (a *eagerAgent) stream(ctx context.Context, client *openai.Client, params o
 			execute(call.Index, call.ID)
 		}
 		for i := range chunk.Choices {
-			legacy += chunk.Choices[i].Delta.FunctionCall.Arguments //nolint:staticcheck // some servers send it
+			legacy = append(legacy, chunk.Choices[i].Delta.FunctionCall.Arguments...) //nolint:staticcheck // some servers send it
 		}
-		if json.Valid([]byte(legacy)) {
+		if json.Valid(legacy) {
 			execute(-1, "call_f")
 		}
 		if !a.accumulator && len(all.Choices) > 0 {
