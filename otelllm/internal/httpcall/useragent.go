@@ -9,7 +9,7 @@ import (
 
 // UserAgent returns what is recorded of a request's User-Agent: its first product with the
 // version, such as "codex_exec/0.169.0", or without one if what follows is no version; at most
-// 129 bytes. It returns "" if there is none, or if either may not be recorded. The rest may name
+// 129 bytes. It returns "" if the header is missing, or if either may not be recorded. The rest may name
 // the user's machine.
 func UserAgent(h http.Header) string {
 	first, _, _ := strings.Cut(Value(h, "User-Agent"), " ")
