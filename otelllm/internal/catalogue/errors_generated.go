@@ -234,6 +234,7 @@ var names = map[string][]rule{
 	"unsupported_country_region_territory":              {{kind: semconv.ProviderErrorKindPermission, by: BySpecific}},
 	"unsupported_image_media_type":                      {{kind: semconv.ProviderErrorKindInvalidRequest, by: BySpecific}},
 	"unsupported_parameter":                             {{kind: semconv.ProviderErrorKindInvalidRequest, by: BySpecific}},
+	"unsupported_value":                                 {{kind: semconv.ProviderErrorKindInvalidRequest, by: ByType}},
 	"usage_limit_reached":                               {{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}},
 	"usage_not_included":                                {{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}},
 	"user_global_rate_limited:edu":                      {{kind: semconv.ProviderErrorKindRateLimited, by: BySpecific}},

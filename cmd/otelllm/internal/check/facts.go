@@ -70,6 +70,8 @@ var otherRequestFacts = []fact{
 	{key: string(semconv.StreamLongestGapKey), valid: isSeconds},
 	{key: string(semconv.ProviderErrorCodeKey), valid: isText},
 	{key: string(semconv.ProviderErrorInBandKey), valid: isBool},
+	{key: string(semconv.ProviderErrorHistoryKey), valid: isEnum(semconv.ParseProviderErrorHistory)},
+	{key: string(semconv.ProviderErrorIntermediaryKey), valid: isBool},
 	{key: string(semconv.AbortReasonKey), valid: isText},
 	{key: string(semconv.RetryAfterKey), valid: isSeconds},
 }
