@@ -29,7 +29,7 @@ func FindPhrases(found Phrases, message []byte) Phrases {
 	if len(message) == 0 {
 		return found
 	}
-	text := normalMessage(message)
+	text := strings.ToLower(normalMessage(message))
 	for i := range phrases {
 		if strings.Contains(text, phrases[i].text) {
 			found = found.add(Phrase(i))
@@ -61,9 +61,9 @@ func (ps Phrases) Join(others Phrases) Phrases {
 	return ps
 }
 
-// normalMessage returns the beginning of a message in lower case, without the backslashes of
-// JSON within JSON and with one blank for white space, so that an error reads the same however
-// often it was quoted.
+// normalMessage returns the beginning of a message without the backslashes of JSON within JSON
+// and with one blank for white space, so that an error reads the same however often it was
+// quoted.
 func normalMessage(message []byte) string {
 	message = message[:min(len(message), MaxMessage)]
 	var b strings.Builder
@@ -78,8 +78,6 @@ func normalMessage(message []byte) string {
 				continue
 			}
 			c = ' '
-		case c >= 'A' && c <= 'Z':
-			c += 'a' - 'A'
 		}
 		blank = c == ' '
 		b.WriteByte(c)

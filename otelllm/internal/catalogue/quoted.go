@@ -23,8 +23,8 @@ func QuotedNames(message []byte) (code, typ string) {
 			if typ == "" && KnownName(value) {
 				typ = value
 			}
-		case "quotaid":
-			if strings.Contains(value, perDay) && len(value) <= maxName {
+		case "quotaId":
+			if strings.Contains(strings.ToLower(value), perDay) && len(value) <= maxName {
 				code = value // the status beside it is that of any limit
 			}
 		}

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue/source"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -101,4 +103,45 @@ func protocolNamed(t *testing.T, name string) wire.Protocol {
 	p, ok := wire.ByName(name)
 	require.True(t, ok, name)
 	return p
+}
+
+// TestHeadersOfErrors: what only the headers say, with the verdict that they lead to.
+func TestHeadersOfErrors(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		header map[string]string
+		body   string
+		kind   string
+		front  bool
+		origin string
+	}{
+		{"advised against", 429, map[string]string{"X-Should-Retry": "false"}, `{"error":{"message":"x"}}`, "quota_exhausted", false, "provider"},
+		{"advised for", 409, map[string]string{"X-Should-Retry": "true"}, `{"error":{"message":"x"}}`, "rate_limited", false, "provider"},
+		{"advised for what never passes", 401, map[string]string{"X-Should-Retry": "true"}, `{"error":{"message":"x"}}`, "authentication", false, "provider"},
+		{"a code outweighs the advice", 400, map[string]string{"X-Should-Retry": "true"}, `{"error":{"code":"context_length_exceeded"}}`, "context_length_exceeded", false, "provider"},
+		{"a challenge", 429, map[string]string{"Cf-Mitigated": "challenge", "Content-Type": "text/html"}, "<html>", "permission", true, "gateway"},
+		{"a CDN's timeout", 524, map[string]string{"Server": "cloudflare"}, "", "timeout", true, "gateway"},
+		{"a CDN's page", 520, map[string]string{"Server": "cloudflare", "Content-Type": "text/html"}, "<!DOCTYPE html>", "server_error", true, "gateway"},
+		{"a proxy's password", 407, nil, "", "authentication", true, "gateway"},
+		{"the provider behind a CDN", 529, map[string]string{"Server": "cloudflare", "Cf-Ray": "1"}, `{"type":"error","error":{"type":"overloaded_error"}}`, "overloaded", false, "provider"},
+		{"the provider's 524", 524, nil, `{"error":{"code":524,"message":"x"}}`, "timeout", false, "provider"},
+	} {
+		h := http.Header{}
+		for name, value := range tt.header {
+			h.Set(name, value)
+		}
+		f := spanfacts.Request{}
+		f.Status, f.Ended, f.Phase, f.Failed = tt.status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted, classify.Yes
+		resp := response{protocol: protocolNamed(t, "anthropic_messages"), errorResponse: &errorResponse{header: h, body: []byte(tt.body)}}
+		resp.readError(&f)
+		assert.Equal(t, tt.kind, f.Provider.Kind.String(), tt.name)
+		assert.Equal(t, tt.front, f.Provider.Intermediary, tt.name)
+		live := classify.Judge(&classify.Run{Requests: []classify.Request{f.Request}}).Requests[0]
+		assert.Equal(t, tt.origin, live.Origin.String(), tt.name)
+
+		// The same facts, read back from a span.
+		read := spanread.Request(&spanread.Span{Attributes: f.Append(nil), Error: true})
+		assert.Equal(t, f.Provider, read.Provider, tt.name)
+	}
 }

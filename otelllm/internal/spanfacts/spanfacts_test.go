@@ -77,6 +77,8 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	q.Provider.Kind = pick(r, semconv.ProviderErrorKindValues(), semconv.ProviderErrorKindUnset)
 	if q.Provider.Kind != semconv.ProviderErrorKindUnset {
 		q.Provider.Code, q.Provider.InBand = pick(r, []string{"slow_down"}, ""), r.IntN(2) == 0
+		q.Provider.History = pick(r, semconv.ProviderErrorHistoryValues(), semconv.ProviderErrorHistoryUnset)
+		q.Provider.Intermediary = r.IntN(2) == 0
 	}
 	q.Connection = classify.Connection{
 		Reused: pick(r, []classify.Fact{classify.No, classify.Yes}, classify.NotObserved), Idle: duration(r), Protocol: pick(r, []string{"1.1", "2"}, ""),

@@ -402,7 +402,7 @@ func readError(body []byte) Error {
 		if i := bytes.IndexByte(body[:min(len(body), maxMessage)], '{'); i >= 0 && start[0] != '<' {
 			f, _ = faultOf(body[i:])
 		}
-		if f.said == 0 {
+		if !f.shaped() && f.said == 0 {
 			f.say(body)
 		}
 	}

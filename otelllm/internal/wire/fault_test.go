@@ -45,6 +45,15 @@ func TestReadError(t *testing.T) {
 		{"a moment that has passed", `{"error":{"code":"a","resets_at":1}}`, Error{Code: "a"}},
 		{"flat, with a hint", `{"error":"x","retry_after_ms":1500}`, Error{RetryAfter: 1500 * time.Millisecond}},
 		{"a text", `{"error":"secret"}`, Error{}},
+		{"xAI", `{"code":"some-code","error":"secret"}`, Error{Code: "some-code"}},
+		{"MiniMax", `{"id":"x","choices":null,"base_resp":{"status_code":1008,"status_msg":"secret"}}`, Error{Code: "base_resp.1008"}},
+		{"a list", ` [ {"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}]`, Error{Code: "429", Type: "RESOURCE_EXHAUSTED", Status: 429}},
+		{"an event stream", "event: error\ndata: {\"error\":{\"code\":\"c\"}}\n\n", Error{Code: "c"}},
+		{"a raw error", `{"error":{"message":"x","code":429,"metadata":{"raw":"{\"error\":{\"type\":\"insufficient_quota\",\"code\":\"insufficient_quota\"}}"}}}`, Error{Code: "insufficient_quota", Type: "insufficient_quota", Status: 429}},
+		{"a name in a message that is not known", `{"error":{"message":"{\"code\":\"my secret\"}","code":"400"}}`, Error{Code: "400", Status: 400}},
+		{"a detail", `{"detail":"secret"}`, Error{Foreign: true}},
+		{"problem details", `{"type":"https://x/y","title":"secret","status":503,"detail":"secret"}`, Error{Type: "https://x/y", Status: 503, Foreign: true}},
+		{"reset of a limit", `{"error":{"code":429,"metadata":{"headers":{"X-RateLimit-Reset":"1000060"}}}}`, Error{Code: "429", Status: 429, RetryAfter: time.Minute}},
 		{"its beginning", `{"error":{"type":"t","code":"c","message":"sec`, Error{Type: "t", Code: "c"}},
 		{"with a byte order mark", "\xEF\xBB\xBF" + `{"error":{"type":"t"}}`, Error{Type: "t"}},
 		{"a long code", `{"error":{"code":"` + strings.Repeat("x", 1000) + `"}}`, Error{Code: strings.Repeat("x", maxCode)}},
@@ -60,6 +69,8 @@ func TestReadError(t *testing.T) {
 }
 
 func TestHintedDelay(t *testing.T) {
+	defer func(was func() time.Time) { now = was }(now)
+	now = func() time.Time { return time.Unix(1000000, 0) }
 	for message, want := range map[string]time.Duration{
 		"":                                                         0,
 		"no hint":                                                  0,
@@ -81,6 +92,20 @@ func TestHintedDelay(t *testing.T) {
 		"Please try again in 1.0000000000s":                        time.Second,
 		"Please try again in 1.00000000000s":                       0, // longer than what is read of a number
 		"Please try again in 5 parsecs":                            0,
+		"Your quota will reset after 12h34m16s.":                   12*time.Hour + 34*time.Minute + 16*time.Second,
+		"You can use it again in 23 hours":                         23 * time.Hour,
+		"Please TRY AGAIN in 58 hours.":                            maxAfter,
+		"resets in 2 days":                                         maxAfter,
+		"upgrade your plan or wait 6 seconds for your limit":       6 * time.Second,
+		"available again in about 3 minutes":                       3 * time.Minute,
+		"a limit of 100 requests in 5 hours":                       0, // not a wait
+		"took 3 requests in 5 hours. Please retry after 20s":       20 * time.Second,
+		"resets at 1970-01-12T14:46:40Z (2056)":                    time.Hour, // of now
+		"Your limit will reset at 1970-01-12 14:46:40":             time.Hour,
+		"access again on 1970-01-12 14:46 UTC":                     59*time.Minute + 20*time.Second,
+		"resets at 1003600":                                        time.Hour,
+		"resets at 1970-01-11T00:00:00Z":                           0, // it has passed
+		"available since 1970-01-12":                               0,
 		strings.Repeat("x", maxMessage) + "Please try again in 5s": 0,
 	} {
 		assert.Equal(t, want, hintedDelay([]byte(message)), message)

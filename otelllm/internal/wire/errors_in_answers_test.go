@@ -1,0 +1,63 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestErrorsInAnswers: errors under the status 200, in forms that hide them.
+func TestErrorsInAnswers(t *testing.T) {
+	const text = `data: {"id":"x","choices":[{"index":0,"delta":{"content":"Hello"}}]}` + "\n\n"
+	for _, tt := range []struct {
+		name, protocol, media, body string
+		code, typ                   string
+	}{
+		{"llama.cpp's field", "openai_chat", "text/event-stream", "error: {\"code\":400,\"message\":\"too long\",\"type\":\"exceed_context_size_error\"}\n\ndata: [DONE]\n\n", "400", "exceed_context_size_error"},
+		{"the field after text", "openai_chat", "text/event-stream", text + "error: {\"code\":500,\"message\":\"x\",\"type\":\"server_error\"}\n\n", "500", "server_error"},
+		{"the field on lines", "openai_chat", "text/event-stream", "error: {\n  \"code\": 503,\n  \"type\": \"unavailable_error\"\n}\n\n", "503", "unavailable_error"},
+		{"MiniMax", "openai_chat", "application/json", `{"id":"x","choices":null,"usage":null,"base_resp":{"status_code":1008,"status_msg":"x"}}`, "base_resp.1008", ""},
+		{"MiniMax in a stream", "openai_chat", "text/event-stream", `data: {"id":"x","choices":null,"base_resp":{"status_code":1002,"status_msg":"x"}}` + "\n\n", "base_resp.1002", ""},
+		{"a flat code", "openai_chat", "application/json", `{"code":1005,"msg":"exceed quota limit"}`, "1005", ""},
+		{"a flat code in a stream", "openai_chat", "text/event-stream", `data: {"code":"Throttling.AllocationQuota","message":"x"}` + "\n\n", "Throttling.AllocationQuota", ""},
+		{"a flat status, Anthropic", "anthropic_messages", "application/json", `{"statusCode":429,"message":"x"}`, "", ""},
+		{"a bare line", "openai_chat", "text/event-stream", `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}` + "\n", "503", "UNAVAILABLE"},
+		{"a bare flat line", "openai_chat", "text/event-stream", text + `{"type":"overloaded_error","message":"x"}` + "\n\n", "", "overloaded_error"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, ok := ByName(tt.protocol)
+			require.True(t, ok)
+			for size := 1; size <= len(tt.body); size += max(1, len(tt.body)-1) { // byte by byte, and in one piece
+				d := p.NewDecoder(tt.media)
+				for at := 0; at < len(tt.body); at += size {
+					d.Write([]byte(tt.body[at:min(len(tt.body), at+size)]))
+				}
+				d.Close()
+				st := d.State()
+				require.NotNil(t, st.Err)
+				assert.Equal(t, tt.code, st.Err.Code)
+				assert.Equal(t, tt.typ, st.Err.Type)
+				assert.False(t, st.Complete)
+			}
+		})
+	}
+}
+
+// TestNoErrorsInAnswers: what looks like an error and is none.
+func TestNoErrorsInAnswers(t *testing.T) {
+	for name, body := range map[string]string{
+		"MiniMax's success":     `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"insufficient balance (1008)"}}],"base_resp":{"status_code":0,"status_msg":""}}`,
+		"text about an error":   `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"{\"error\":{\"code\":\"insufficient_quota\"}}"}}]}`,
+		"an answer with a code": `{"id":"x","code":"insufficient_quota","message":"prompt is too long","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
+		"an error of null":      `{"id":"x","error":null,"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
+		"an empty answer":       `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}`,
+		"another object":        `{"id":"x","content":"my own words: quota","stop":true}`,
+	} {
+		p, _ := ByName("openai_chat")
+		d := p.NewDecoder("application/json")
+		d.Write([]byte(body))
+		d.Close()
+		assert.Nil(t, d.State().Err, name)
+	}
+}
