@@ -155,3 +155,11 @@ func TestEntriesAreTheTables(t *testing.T) {
 		assert.True(t, keys[statusKey(status)], status)
 	}
 }
+
+func BenchmarkFindPhrases(b *testing.B) {
+	message := []byte(strings.Repeat("the quick brown fox must be followed by the lazy dog. ", 100))
+	b.SetBytes(MaxMessage)
+	for b.Loop() {
+		FindPhrases(nil, message)
+	}
+}

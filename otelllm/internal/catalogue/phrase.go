@@ -1,6 +1,9 @@
 package catalogue
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Phrase is the place of a phrase in the catalogue. It says which words were found and holds
 // nothing of the message.
@@ -23,19 +26,54 @@ type phrase struct {
 	rule
 }
 
-// FindPhrases adds to found the phrases in the beginning of a message. It takes about as long
-// as reading the message once for each phrase, which is for errors only.
+// FindPhrases adds to found the phrases in the beginning of a message. It reads the message
+// once.
 func FindPhrases(found Phrases, message []byte) Phrases {
-	if len(message) == 0 {
+	if len(message) < minPhrase {
 		return found
 	}
+	index := phraseIndex()
 	text := strings.ToLower(normalMessage(message))
-	for i := range phrases {
-		if strings.Contains(text, phrases[i].text) {
-			found = found.add(Phrase(i))
+	for at := range len(text) - prefix + 1 {
+		key := prefixOf(text[at:])
+		if !index.may[key%uint32(len(index.may))] {
+			continue
+		}
+		for _, p := range index.of[key] {
+			if strings.HasPrefix(text[at:], phrases[p].text) {
+				found = found.add(p)
+			}
 		}
 	}
 	return found
+}
+
+const (
+	// minPhrase is the length of the shortest phrase that the generator accepts, in bytes.
+	minPhrase = 8
+	// prefix is the length of what finds the phrases that may begin at a place, in bytes.
+	prefix = 4
+)
+
+// phraseIndexOf has the phrases by what they begin with.
+type phraseIndexOf struct {
+	may [1 << 12]bool // whether a phrase with this prefix, modulo the length, may exist
+	of  map[uint32][]Phrase
+}
+
+var phraseIndex = sync.OnceValue(func() *phraseIndexOf {
+	index := &phraseIndexOf{of: make(map[uint32][]Phrase, len(phrases))}
+	for i := range phrases {
+		key := prefixOf(phrases[i].text)
+		index.may[key%uint32(len(index.may))] = true
+		index.of[key] = append(index.of[key], Phrase(i))
+	}
+	return index
+})
+
+// prefixOf returns the first bytes of a text of at least that length.
+func prefixOf(text string) uint32 {
+	return uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24
 }
 
 // add adds a phrase in its place, once. Of more than MaxPhrases the longest stay.

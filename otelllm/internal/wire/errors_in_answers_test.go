@@ -52,6 +52,7 @@ func TestNoErrorsInAnswers(t *testing.T) {
 		"an answer with a code": `{"id":"x","code":"insufficient_quota","message":"prompt is too long","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
 		"an error of null":      `{"id":"x","error":null,"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
 		"an empty answer":       `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}`,
+		"a job's state":         `{"id":"x","status":"cancelled"}`,
 		"another object":        `{"id":"x","content":"my own words: quota","stop":true}`,
 	} {
 		p, _ := ByName("openai_chat")

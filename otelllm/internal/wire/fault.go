@@ -33,9 +33,15 @@ func (f *fault) say(text []byte) {
 	}
 	f.messages[f.said] = text
 	f.said++
-	if f.after == 0 {
-		f.after = hintedDelay(text)
+}
+
+// wait returns the delay that the error asks for, in a member of its own or in words.
+func (f *fault) wait() time.Duration {
+	after := f.after
+	for i := 0; after == 0 && i < int(f.said); i++ {
+		after = hintedDelay(f.messages[i])
 	}
+	return after
 }
 
 // read reads the value of an `error` member: an object, or a text, which may not be
@@ -247,7 +253,7 @@ var now = time.Now
 // asError copies what was read. Of the texts it keeps which phrases and which names of the
 // catalogue are in them.
 func (f *fault) asError() *Error {
-	e := &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.after}
+	e := &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.wait()}
 	for _, text := range f.messages[:f.said] {
 		e.Phrases = catalogue.FindPhrases(e.Phrases, text)
 		if !general(e.Code) && !general(e.Type) {
@@ -292,7 +298,7 @@ func (f *fault) fill(e *Error) {
 		e.Status = f.status
 	}
 	if e.RetryAfter == 0 {
-		e.RetryAfter = f.after
+		e.RetryAfter = also.RetryAfter
 	}
 	e.Phrases = e.Phrases.Join(also.Phrases)
 }
@@ -300,8 +306,8 @@ func (f *fault) fill(e *Error) {
 // known reports whether an object is an error by what it says, although it does not have the
 // form of one: it has an error status, or a name or a phrase of the catalogue.
 func (f *fault) known() bool {
-	if f.status != 0 || catalogue.KnownName(string(f.typ)) || catalogue.KnownName(string(f.named())) {
-		return true
+	if f.status != 0 || catalogue.KnownName(string(f.named())) || f.said > 0 && catalogue.KnownName(string(f.typ)) {
+		return true // a type alone may be the state of a job: cancelled
 	}
 	for _, text := range f.messages[:f.said] {
 		if len(catalogue.FindPhrases(nil, text)) > 0 {

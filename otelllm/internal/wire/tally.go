@@ -14,6 +14,7 @@ type tally struct {
 	State
 
 	delta  contentDelta // the last one that content was called with
+	later  uint8        // errors after the first one
 	values *values      // of the payload that is being parsed; nil: they are not recorded
 
 	// late: what is read is an event that only the clean end of the body has ended. Clients
@@ -198,11 +199,17 @@ func (t *tally) end() {
 	t.Phase = semconv.PhaseStreamEnd
 }
 
+// maxLaterErrors bounds how many errors after the first one are read.
+const maxLaterErrors = 8
+
 // fail records an error event. The first one is the cause; a later one only adds what
 // the first lacks. After the terminal event nothing is an error any more.
 func (t *tally) fail(f *fault) {
 	if t.Err != nil {
-		f.fill(t.Err)
+		if t.later < maxLaterErrors { // searching their texts takes longer than reading them
+			t.later++
+			f.fill(t.Err)
+		}
 		return
 	}
 	if t.Terminal {
