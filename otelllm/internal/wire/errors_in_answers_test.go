@@ -44,7 +44,7 @@ func TestErrorsInAnswers(t *testing.T) {
 	}
 }
 
-// TestNoErrorsInAnswers: what looks like an error and is none.
+// TestNoErrorsInAnswers: what looks like an error, but is not one.
 func TestNoErrorsInAnswers(t *testing.T) {
 	for name, body := range map[string]string{
 		"MiniMax's success":     `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"insufficient balance (1008)"}}],"base_resp":{"status_code":0,"status_msg":""}}`,
