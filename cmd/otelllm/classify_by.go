@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -102,7 +103,7 @@ func printAgents(w io.Writer, records []report.Record, asJSON bool) error {
 // share returns a count with its share of all.
 func share(n, all int) string {
 	if n == 0 || all == 0 {
-		return fmt.Sprint(n)
+		return strconv.Itoa(n)
 	}
 	return fmt.Sprintf("%d (%d %%)", n, (100*n+all/2)/all)
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +78,7 @@ func TestExplainBounds(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	run := report.Record{Kind: report.RecordRun, TraceID: "0123456789abcdef", SpanID: "aaaa", Start: begin, End: begin.Add(time.Hour), Attributes: map[string]any{"llm.run.outcome": "failed"}}
 	for i := range 500 {
-		r := report.Record{Kind: report.RecordRequest, SpanID: fmt.Sprint(i), Start: begin.Add(time.Duration(i) * time.Second), End: begin.Add(time.Duration(i)*time.Second + time.Second/2)}
+		r := report.Record{Kind: report.RecordRequest, SpanID: strconv.Itoa(i), Start: begin.Add(time.Duration(i) * time.Second), End: begin.Add(time.Duration(i)*time.Second + time.Second/2)}
 		if i == 250 {
 			r.Attributes = map[string]any{"llm.failure.class": "stream_interrupted", "llm.failure.cause": "connection_reset"}
 		}

@@ -2,6 +2,8 @@ package llmclassify
 
 import (
 	"fmt"
+	"maps"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -155,9 +157,7 @@ func TestToolOutcomeAttributes(t *testing.T) {
 		{values{"gen_ai.tool.call.outcome": 7}, 0},
 	} {
 		tool := f.tool(1, 1.5, "call_1")
-		for key, v := range tt.attrs {
-			tool.values[key] = v
-		}
+		maps.Copy(tool.values, tt.attrs)
 		got := whatIsSaid(t, f.run(4), f.chat(2, .1, 1, finished("tool_calls")), tool, f.chat(4, 2, 3, finished("stop")))
 		assert.Equal(t, tt.cause, got[3].cause, "%v", tt.attrs)
 		want := semconv.RunOutcomeSucceeded
@@ -340,7 +340,7 @@ func TestErrorOfAProxy(t *testing.T) {
 	f := producers["by hand"]
 	for _, service := range []string{"", "proxy"} {
 		for status, kind := range map[int]semconv.Cause{500: semconv.CauseServerError, 502: semconv.CauseServerError, 503: semconv.CauseOverloaded, 504: semconv.CauseTimeout} {
-			failed := failing(f.chat(2, .1, 2, values{}), fmt.Sprint(status), status)
+			failed := failing(f.chat(2, .1, 2, values{}), strconv.Itoa(status), status)
 			proxy := under(f.chat(3, .2, 1.9, finished("stop")), 2).served(service)
 			got := whatIsSaid(t, f.run(3), failed, proxy)
 			for _, id := range []byte{1, 2} {

@@ -281,7 +281,7 @@ func TestRealtimeRuns(t *testing.T) {
 					return
 				}
 				defer func() { _ = conn.CloseNow() }()
-				say := func(text string) { _ = conn.Write(r.Context(), websocket.MessageText, []byte(text)) }
+				say := func(ctx context.Context, text string) { _ = conn.Write(ctx, websocket.MessageText, []byte(text)) }
 				begun := 0
 				for {
 					_, message, err := conn.Read(r.Context())
@@ -292,15 +292,15 @@ func TestRealtimeRuns(t *testing.T) {
 						continue
 					}
 					if begun++; begun == 1 {
-						say(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`)
-						say(`{"type":"response.output_item.added","response_id":"resp_1","output_index":0,"item":` + strings.Replace(call, "completed", "in_progress", 1) + `}`)
-						say(`{"type":"response.output_item.done","response_id":"resp_1","output_index":0,"item":` + call + `}`)
-						say(`{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[` + call + `]}}`)
+						say(r.Context(), `{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`)
+						say(r.Context(), `{"type":"response.output_item.added","response_id":"resp_1","output_index":0,"item":`+strings.Replace(call, "completed", "in_progress", 1)+`}`)
+						say(r.Context(), `{"type":"response.output_item.done","response_id":"resp_1","output_index":0,"item":`+call+`}`)
+						say(r.Context(), `{"type":"response.done","response":{"id":"resp_1","status":"completed","output":[`+call+`]}}`)
 						continue
 					}
-					say(`{"type":"response.created","response":{"id":"resp_2","status":"in_progress"}}`)
-					say(`{"type":"response.output_text.delta","response_id":"resp_2","delta":"Hel"}`)
-					say(`{"type":"response.done","response":{"id":"resp_2","status":"completed","output":[]}}`)
+					say(r.Context(), `{"type":"response.created","response":{"id":"resp_2","status":"in_progress"}}`)
+					say(r.Context(), `{"type":"response.output_text.delta","response_id":"resp_2","delta":"Hel"}`)
+					say(r.Context(), `{"type":"response.done","response":{"id":"resp_2","status":"completed","output":[]}}`)
 				}
 			}))
 			defer up.Close()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -71,7 +72,7 @@ func TestScopeName(t *testing.T) {
 	} {
 		resource, scope := pcommon.NewResource(), pcommon.NewInstrumentationScope()
 		scope.SetName(c.scope)
-		assert.NoError(t, resource.Attributes().FromRaw(c.resource))
+		require.NoError(t, resource.Attributes().FromRaw(c.resource))
 		assert.Equal(t, c.want, ScopeName(resource, scope))
 	}
 }

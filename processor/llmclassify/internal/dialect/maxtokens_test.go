@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +17,7 @@ func TestMaxTokensOfProbes(t *testing.T) {
 	with := func(attrs ...m) m {
 		all := m{}
 		for _, a := range attrs {
-			for k, v := range a {
-				all[k] = v
-			}
+			maps.Copy(all, a)
 		}
 		return all
 	}
