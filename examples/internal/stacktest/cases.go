@@ -78,13 +78,11 @@ func cases(w faultyllm.Wire) []testCase {
 		facts: []attribute.KeyValue{semconv.ProviderErrorKindAttr(semconv.ProviderErrorKindOverloaded), semconv.StreamPhase(semconv.PhaseText)},
 	}}
 	// The phase of a cut in a call. Gemini sends only complete calls: of half a call it sends
-	// nothing, and a complete one needs no further event.
+	// nothing.
 	halfPhase, halfReason := semconv.PhaseToolInput, semconv.RetryReasonIncompleteToolInput
-	wholePhase, wholeReason := halfPhase, halfReason
 	onHalf := trusting{tools: 1, toolFails: true}
 	if w == faultyllm.Gemini {
 		halfPhase, halfReason = semconv.PhaseResponseStarted, semconv.RetryReasonNoOutput
-		wholePhase, wholeReason = semconv.PhaseToolCallReady, semconv.RetryReasonToolCallNotExecuted
 		onHalf = trusting{}
 	}
 	const safe, confirmed = semconv.RetrySafetySafeAutoRetry, semconv.RetrySafetyUserConfirmedRetry
@@ -93,9 +91,9 @@ func cases(w faultyllm.Wire) []testCase {
 		reset("reset in a tool call", half).at(halfPhase, safe, halfReason),
 		cleanEnd(CleanEndInText, saying).at(semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput),
 		cleanEnd(CleanEndInCall, half).at(halfPhase, safe, halfReason).trusted(onHalf),
-		// The input looks complete. No event confirms that it is, or that no second call was to
-		// follow.
-		cleanEnd(CleanEndAtCall, call).at(wholePhase, safe, wholeReason).trusted(trusting{tools: 1, well: true}),
+		// The input's JSON is closed, so a client may execute the call. No event confirms that no
+		// second call was to follow.
+		cleanEnd(CleanEndAtCall, call).at(semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted).trusted(trusting{tools: 1, well: true}),
 	)
 }
 
