@@ -48,15 +48,11 @@ func providers() []Case {
 		{"401", faultyllm.Unauthorized, semconv.CauseAuthentication},
 		{"context length", faultyllm.ContextTooLong, semconv.CauseContextLengthExceeded},
 	} {
-		add(everywhere(func(w faultyllm.Wire) Case {
-			cause := t.cause
-			if w == faultyllm.Anthropic && t.trouble == faultyllm.ContextTooLong {
-				cause = semconv.CauseInvalidRequest // Anthropic gives the cause in free text only
-			}
+		add(everywhere(func(faultyllm.Wire) Case {
 			return Case{
 				Number: 14, Title: "retry cannot mend it", Variant: t.variant,
 				Script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: t.trouble})},
-				Want:   failed(reported(cause, semconv.PhaseResponseStarted, never, semconv.RetryReasonNotTransient)),
+				Want:   failed(reported(t.cause, semconv.PhaseResponseStarted, never, semconv.RetryReasonNotTransient)),
 			}
 		})...)
 	}

@@ -76,7 +76,8 @@ func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case
 		Number: 18, Title: "tool fails, its failure is sent", Variant: "cut in the answer", Wire: faultyllm.Realtime,
 		Script: []faultyllm.Exchange{asks, faultyllm.Answer(talks, faultyllm.Reset())},
 		Want: Want{
-			Outcome: semconv.RunOutcomeFailed, Recovered: 1, Requests: []Verdict{{}, cut}, Tools: []Verdict{tool},
+			// Nothing recovered: the model's answer to the failure was cut.
+			Outcome: semconv.RunOutcomeFailed, Requests: []Verdict{{}, cut}, Tools: []Verdict{tool},
 			Run: interruption(semconv.CauseConnectionReset, semconv.PhaseText, confirmed, semconv.RetryReasonToolSideEffect),
 		},
 		Prepare: func(_ *World, s *Setup) { broken(s) },
