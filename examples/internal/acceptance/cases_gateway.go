@@ -21,16 +21,19 @@ func gateways() []Case {
 
 	// The gateway hid the failure: the agent's request got an empty answer, and the
 	// gateway's own span has the cause.
-	swallowed := func(served, upstream Verdict) Want {
+	swallowed := func(w faultyllm.Wire, served, upstream Verdict) Want {
 		v := Verdict{
 			Class: semconv.ClassEmptyCompletion, Cause: semconv.CauseSwallowedError, Phase: semconv.PhaseStreamEnd,
 			Origin: semconv.OriginGateway, Safety: safe, Reason: semconv.RetryReasonNoOutput,
 		}
-		w := failed(v)
-		w.Served = []Verdict{served, upstream}
-		w.Live = v // the agent's process sees only an empty answer
-		w.Live.Cause, w.Live.Origin = semconv.CauseNoContent, semconv.OriginProvider
-		return w
+		want := failed(v)
+		want.Served = []Verdict{served, upstream}
+		want.Live = v // the agent's process sees only an empty answer
+		want.Live.Cause, want.Live.Origin = semconv.CauseNoContent, semconv.OriginProvider
+		if w == faultyllm.Chat { // the answer has no finish reason either: only what is missing says that it is empty
+			want.Live.Safety, want.Live.Reason = confirmed, semconv.RetryReasonEvidenceIncomplete
+		}
+		return want
 	}
 	overloaded := Verdict{Class: semconv.ClassProviderError, Cause: semconv.CauseOverloaded, Origin: semconv.OriginProvider}
 	reset := Verdict{Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Origin: semconv.OriginTransport}
@@ -38,7 +41,7 @@ func gateways() []Case {
 
 	var cases []Case
 	for _, wire := range faultyllm.Wires() {
-		cases = append(cases, through(wire, "swallows an overload", Swallows, overload, swallowed(overloaded, overloaded)))
+		cases = append(cases, through(wire, "swallows an overload", Swallows, overload, swallowed(wire, overloaded, overloaded)))
 	}
 
 	// The gateway forwarded the failure: to the agent it looks as if the gateway had
@@ -66,7 +69,7 @@ func gateways() []Case {
 
 	return append(cases,
 		through(faultyllm.Chat, "swallows a reset", Swallows,
-			[]faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Reset())}, swallowed(reset, reset)),
+			[]faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Reset())}, swallowed(faultyllm.Chat, reset, reset)),
 		through(faultyllm.Responses, "passes a reset on", PassesOn,
 			[]faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Reset())}, cut),
 		through(faultyllm.Chat, "tries again", Retries,
