@@ -61,6 +61,8 @@ var otherRequestFacts = []fact{
 	{key: string(semconv.RequestBackgroundKey), valid: isBool},
 	{key: string(semconv.RunInferredKey), valid: isBool},
 	{key: string(semconv.StreamToolCallNamesKey), valid: isTexts},
+	{key: string(semconv.StreamToolInputsInvalidKey), valid: isCount},
+	{key: string(semconv.HistoryEndsWithOutputsKey), valid: isBool},
 	{key: string(otelsemconv.NetworkProtocolVersionKey), valid: isText},
 	{key: string(semconv.ConnectionReusedKey), valid: isBool},
 	{key: string(semconv.ConnectionIdleKey), valid: isSeconds},
