@@ -46,12 +46,12 @@ func groupAgents(records []report.Record) []*agentGroup {
 		}
 		if r.Kind == report.RecordRun {
 			g.Runs++
-			g.Outcomes[cmp.Or(textOf(r, string(semconv.RunOutcomeKey)), "unknown")]++
+			g.Outcomes[cmp.Or(text(r, semconv.RunOutcomeKey), "unknown")]++
 		} else {
 			g.Calls++
 		}
-		if class := textOf(r, string(semconv.FailureClassKey)); class != "" {
-			g.Failures[class+"/"+textOf(r, string(semconv.FailureCauseKey))]++
+		if class := text(r, semconv.FailureClassKey); class != "" {
+			g.Failures[class+"/"+text(r, semconv.FailureCauseKey)]++
 		}
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *agentGroup) int {
@@ -64,17 +64,12 @@ func groupAgents(records []report.Record) []*agentGroup {
 func agentOf(r *report.Record) (agent, version string) {
 	var product string
 	for _, part := range append([]report.Record{*r}, r.Requests...) {
-		if sent := textOf(&part, string(otelsemconv.UserAgentOriginalKey)); sent != "" {
+		if sent := text(&part, otelsemconv.UserAgentOriginalKey); sent != "" {
 			product, version, _ = strings.Cut(sent, "/")
 			break
 		}
 	}
-	return cmp.Or(textOf(r, string(otelsemconv.GenAIAgentNameKey)), product, r.Service, "unknown"), version
-}
-
-func textOf(r *report.Record, key string) string {
-	text, _ := r.Attributes[key].(string)
-	return text
+	return cmp.Or(text(r, otelsemconv.GenAIAgentNameKey), product, r.Service, "unknown"), version
 }
 
 // printAgents prints the groups as a table, or as one JSON object in each line.

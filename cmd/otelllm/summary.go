@@ -196,14 +196,10 @@ func text(r *report.Record, key attribute.Key) string {
 }
 
 func counted(n int, what string) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return ""
-	case 1:
-		return "1 " + what
-	default:
-		return fmt.Sprintf("%d %ss", n, what)
 	}
+	return count(n, what)
 }
 
 func joined(parts ...string) string {
