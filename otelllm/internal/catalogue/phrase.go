@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -78,16 +79,11 @@ func prefixOf(text string) uint32 {
 
 // add adds a phrase in its place, once. Of more than MaxPhrases the longest stay.
 func (ps Phrases) add(p Phrase) Phrases {
-	at := 0
-	for at < len(ps) && ps[at] < p {
-		at++
-	}
-	if at < len(ps) && ps[at] == p {
+	at, found := slices.BinarySearch(ps, p)
+	if found {
 		return ps
 	}
-	ps = append(ps, 0)
-	copy(ps[at+1:], ps[at:])
-	ps[at] = p
+	ps = slices.Insert(ps, at, p)
 	return ps[:min(len(ps), MaxPhrases)]
 }
 
