@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -223,7 +224,7 @@ func expectCut(p wire.Protocol, prefix string, c cut) expected {
 		want.safety, want.reason = classify.NoRetry, semconv.RetryReasonUserAbort
 	case want.class == semconv.ClassLocalAbort, want.class == semconv.ClassOutputLimited:
 		want.safety, want.reason = classify.NoRetry, semconv.RetryReasonNotTransient
-	case st.ProviderToolsStarted > 0:
+	case slices.ContainsFunc(st.ProviderTools, func(name string) bool { return !onlyRead[name] }):
 		want.safety, want.reason = classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect
 	case st.TextChunks > 0:
 		want.safety, want.reason = classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput
@@ -231,6 +232,11 @@ func expectCut(p wire.Protocol, prefix string, c cut) expected {
 		want.safety, want.reason = classify.SafeAutoRetry, safeReason(st)
 	}
 	return want
+}
+
+// onlyRead are the provider-executed tools of the streams that change nothing.
+var onlyRead = map[string]bool{
+	"file_search": true, "google_search": true, "mcp_list_tools": true, "tool_search": true, "web_fetch": true, "web_search": true,
 }
 
 func safeReason(st *wire.State) semconv.RetryReason {
