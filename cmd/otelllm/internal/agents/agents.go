@@ -30,7 +30,7 @@ func Table() []Agent {
 		{
 			Name: "codex", Title: "Codex CLI", Commands: []string{"codex"}, Version: "0.169.0", set: setCodex,
 			Way:    "`-c openai_base_url=…`, and `-c model_providers.….base_url=…` for each provider of its configuration",
-			Limits: "profiles with a base URL of their own; `--oss`",
+			Limits: "signed in with ChatGPT, or by a keyring (its calls go to another host; `run` says so); profiles with a base URL of their own; `--oss`",
 		},
 		{
 			Name: "claude", Title: "Claude Code", Commands: []string{"claude", "claude-code"}, Version: "2.1.330", Way: byEnvironment,
