@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -538,6 +539,9 @@ func TestTransient(t *testing.T) {
 			for _, lasting := range []Fact{NotObserved, Yes} {
 				tls := class == semconv.ClassConnectionFailed && word == "tls"
 				assert.Equal(t, want && !tls, transient(&risk{class: class, cause: cause, permanent: lasting}), "%s/%s, lasting", class, word)
+			}
+			if kind, ok := semconv.ParseProviderErrorKind(word); ok && class == semconv.ClassProviderError {
+				assert.Equal(t, want, catalogue.Passes(kind), "the catalogue has the kind %s otherwise", word)
 			}
 			violation := class == semconv.ClassProtocolViolation
 			assert.Equal(t, want && !violation, transient(&risk{class: class, cause: cause, permanent: No, repeated: true}), "%s/%s, repeated", class, word)

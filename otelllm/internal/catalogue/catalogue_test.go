@@ -140,7 +140,9 @@ func TestEntriesAreTheTables(t *testing.T) {
 	require.NoError(t, err)
 	keys := map[string]bool{}
 	for i := range entries {
-		keys[entries[i].Key()] = true
+		e := &entries[i]
+		keys[e.Key()] = true
+		assert.Equal(t, Passes(e.ProviderErrorKind()), e.Passes, "%s: whether an error passes is known by its kind", e.ID)
 	}
 	for name, rules := range names {
 		for _, r := range rules {
