@@ -17,7 +17,7 @@ import (
 // output without a call, or one of them twice. The ids prove nothing if part of the history is
 // on the server, or if the lists may have been cut.
 func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
-	if said := r.Provider.saysHistory(); said != semconv.ProviderErrorHistoryUnset && (!passes(kind) || r.HistoryCalls == nil) {
+	if said := r.Provider.saysHistory(); said != semconv.ProviderErrorHistoryUnset && (!catalogue.Passes(kind) || r.HistoryCalls == nil) {
 		// An error that passes, such as the end of a connection, loses only what the
 		// request left on the server.
 		return causeOf(said.String())

@@ -50,13 +50,3 @@ func KindByWait(kind semconv.ProviderErrorKind, status int, code string, after t
 		return kind
 	}
 }
-
-// passes reports whether an error of this kind may be gone at the next attempt.
-func passes(kind semconv.ProviderErrorKind) bool {
-	switch kind {
-	case semconv.ProviderErrorKindRateLimited, semconv.ProviderErrorKindOverloaded, semconv.ProviderErrorKindServerError, semconv.ProviderErrorKindTimeout:
-		return true
-	default:
-		return false
-	}
-}

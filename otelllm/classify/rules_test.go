@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -539,6 +540,9 @@ func TestTransient(t *testing.T) {
 				tls := class == semconv.ClassConnectionFailed && word == "tls"
 				assert.Equal(t, want && !tls, transient(&risk{class: class, cause: cause, permanent: lasting}), "%s/%s, lasting", class, word)
 			}
+			if kind, ok := semconv.ParseProviderErrorKind(word); ok && class == semconv.ClassProviderError {
+				assert.Equal(t, want, catalogue.Passes(kind), "the catalogue has the kind %s otherwise", word)
+			}
 			violation := class == semconv.ClassProtocolViolation
 			assert.Equal(t, want && !violation, transient(&risk{class: class, cause: cause, permanent: No, repeated: true}), "%s/%s, repeated", class, word)
 		}
@@ -672,7 +676,6 @@ func TestBrokenHistory(t *testing.T) {
 		"a connection's end":           {semconv.ProviderErrorKindTimeout, 0, "websocket_connection_limit_reached", nil, nil, semconv.CauseLostState},
 		"the same, whole":              {semconv.ProviderErrorKindTimeout, 0, "websocket_connection_limit_reached", list("a"), list("a"), 0},
 		"the code of a signature":      {invalid, 400, "missing_thought_signature", list("a"), list("a"), semconv.CauseInvalidSignature},
-		"the code of an output":        {invalid, 400, "missing_tool_output", nil, nil, semconv.CauseMissingOutput},
 	} {
 		r := Request{Status: tt.status, Provider: ProviderError{Code: tt.code}, HistoryCalls: tt.calls, HistoryOutputs: tt.outputs}
 		assert.Equal(t, tt.want, r.brokenHistory(tt.kind), name)
@@ -1021,7 +1024,7 @@ func TestBasisOfAHistory(t *testing.T) {
 	}{
 		{semconv.ClassHistoryBroken, "", Typed, Corroborated},
 		{semconv.ClassHistoryBroken, "", Inferred, Inferred},
-		{semconv.ClassHistoryBroken, "Missing_Tool_Output", Typed, Typed},
+		{semconv.ClassHistoryBroken, "Previous_Response_Not_Found", Typed, Typed},
 		{semconv.ClassProviderError, "", Typed, Typed},
 	} {
 		r := Request{Basis: tt.basis, Provider: ProviderError{Code: tt.code}}

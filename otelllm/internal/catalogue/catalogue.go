@@ -134,6 +134,16 @@ func Decide(e Error) Verdict {
 	return best
 }
 
+// Passes reports whether an error of a kind may be gone at the next attempt.
+func Passes(kind semconv.ProviderErrorKind) bool {
+	switch kind {
+	case semconv.ProviderErrorKindRateLimited, semconv.ProviderErrorKindOverloaded, semconv.ProviderErrorKindServerError, semconv.ProviderErrorKindTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // KnownName reports whether a code or a type is in the catalogue, in any case of its letters.
 func KnownName(name string) bool { return len(names[normalName(name)]) > 0 }
 

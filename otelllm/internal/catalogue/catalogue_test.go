@@ -73,13 +73,14 @@ func TestFindPhrases(t *testing.T) {
 func TestQuotedNames(t *testing.T) {
 	for message, want := range map[string][2]string{
 		"": {}, "no names": {}, `"code"`: {}, `"code":`: {}, `"code": "`: {}, `code: insufficient_quota`: {},
-		`x - {"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`:   {"insufficient_quota", "insufficient_quota"},
-		`Error code: 429 - {'error': {'code': 'insufficient_quota', 'type': None}}`: {"insufficient_quota", ""},
-		`{\"error\":{\"status\":\"RESOURCE_EXHAUSTED\",\"code\":429}}`:              {"", "RESOURCE_EXHAUSTED"},
-		`the user wrote "insufficient_quota": and "code": "my own word"`:            {},
-		`{"quotaId":"GenerateRequestsPerDayPerProject"}`:                            {"GenerateRequestsPerDayPerProject", ""},
-		`"code": "` + strings.Repeat("x", 200) + `", "type": "overloaded_error"`:    {"", "overloaded_error"},
-		strings.Repeat(`":`, MaxMessage):                                            {},
+		`x - {"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`:                       {"insufficient_quota", "insufficient_quota"},
+		`Error code: 429 - {'error': {'code': 'insufficient_quota', 'type': None}}`:                     {"insufficient_quota", ""},
+		`{\"error\":{\"status\":\"RESOURCE_EXHAUSTED\",\"code\":429}}`:                                  {"", "RESOURCE_EXHAUSTED"},
+		`the user wrote "insufficient_quota": and "code": "my own word"`:                                {},
+		`{\"type\":\"rate_limit_error\",\"details\":{\"error_code\":\"enforced_spend_limit_reached\"}}`: {"enforced_spend_limit_reached", "rate_limit_error"},
+		`{"quotaId":"GenerateRequestsPerDayPerProject"}`:                                                {"GenerateRequestsPerDayPerProject", ""},
+		`"code": "` + strings.Repeat("x", 200) + `", "type": "overloaded_error"`:                        {"", "overloaded_error"},
+		strings.Repeat(`":`, MaxMessage):                                                                {},
 	} {
 		code, typ := QuotedNames([]byte(message))
 		assert.Equal(t, want, [2]string{code, typ}, message)
@@ -140,7 +141,9 @@ func TestEntriesAreTheTables(t *testing.T) {
 	require.NoError(t, err)
 	keys := map[string]bool{}
 	for i := range entries {
-		keys[entries[i].Key()] = true
+		e := &entries[i]
+		keys[e.Key()] = true
+		assert.Equal(t, Passes(e.ProviderErrorKind()), e.Passes, "%s: whether an error passes is known by its kind", e.ID)
 	}
 	for name, rules := range names {
 		for _, r := range rules {

@@ -15,7 +15,7 @@ func QuotedNames(message []byte) (code, typ string) {
 		}
 		text = rest
 		switch key {
-		case "code", "reason":
+		case "code", "reason", "error_code":
 			if code == "" && KnownName(value) {
 				code = value
 			}

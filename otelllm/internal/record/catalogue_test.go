@@ -117,6 +117,7 @@ func TestHeadersOfErrors(t *testing.T) {
 		origin string
 	}{
 		{"advised against", 429, map[string]string{"X-Should-Retry": "false"}, `{"error":{"message":"x"}}`, "quota_exhausted", false, "provider"},
+		{"a failure of the server, advised against", 500, map[string]string{"X-Should-Retry": "false"}, `{"error":{"message":"x"}}`, "server_error", false, "provider"},
 		{"advised for", 409, map[string]string{"X-Should-Retry": "true"}, `{"error":{"message":"x"}}`, "rate_limited", false, "provider"},
 		{"advised for what never passes", 401, map[string]string{"X-Should-Retry": "true"}, `{"error":{"message":"x"}}`, "authentication", false, "provider"},
 		{"a code outweighs the advice", 400, map[string]string{"X-Should-Retry": "true"}, `{"error":{"code":"context_length_exceeded"}}`, "context_length_exceeded", false, "provider"},

@@ -345,6 +345,10 @@ func (resp *response) readError(f *spanfacts.Request) {
 // kindByHeaders corrects a kind by what only headers say: that a CDN wants a person, or that
 // the provider itself advises for or against another attempt, as the SDKs of OpenAI and
 // Anthropic read it (X-Should-Retry).
+//
+// An advice against another attempt does not change what a 5xx means. The SDKs obey it there,
+// too, but no public response with it shows why a server sends it. It may protect a server that
+// is busy; that the same request would fail again does not follow. No kind says it either.
 func kindByHeaders(v catalogue.Verdict, header http.Header) semconv.ProviderErrorKind {
 	advice := header.Get("X-Should-Retry")
 	switch {

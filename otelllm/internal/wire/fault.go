@@ -13,7 +13,7 @@ import (
 type fault struct {
 	seen      bool
 	typ, code []byte
-	reason    []byte // Google's code; its code is a status
+	reason    []byte // Google's code, whose code is a status, or Anthropic's, which has none
 	quota     []byte // Google's name of a quota that is exhausted
 	eventID   []byte // of the Realtime API: the client's event that caused it
 	status    int
@@ -187,7 +187,7 @@ func (f *fault) detail(c *cursor) {
 			if after := readDelay(c.str()); after > 0 {
 				f.after = after
 			}
-		case "reason":
+		case "reason", "error_code": // error_code: of Anthropic, beside a type that says less
 			f.reason = c.str()
 		case "error_type":
 			if typ := c.str(); len(f.typ) == 0 {

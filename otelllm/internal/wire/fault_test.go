@@ -37,6 +37,8 @@ func TestReadError(t *testing.T) {
 		{"a delay that is no time", `{"error":{"retry_after":5,"details":[{"retryDelay":"soon"}]}}`, Error{RetryAfter: 5 * time.Second}},
 		{"a reason beside a status", `{"error":{"code":403,"details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "SERVICE_DISABLED", Status: 403}},
 		{"a reason beside a code", `{"error":{"code":"x","details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "x"}},
+		{"Anthropic's error_code", `{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}`, Error{Type: "rate_limit_error", Code: "enforced_spend_limit_reached"}},
+		{"details of null", `{"type":"error","error":{"details":null,"type":"overloaded_error","message":"Overloaded"}}`, Error{Type: "overloaded_error"}},
 		{"a reason alone", `{"error":{"details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "SERVICE_DISABLED"}},
 		{"flat", `{"code":"InvalidKey","message":"x"}`, Error{Code: "InvalidKey"}},
 		{"a plan's limit", `{"error":{"type":"usage_limit_reached","plan_type":"plus","resets_in_seconds":18000}}`, Error{Type: "usage_limit_reached", RetryAfter: 5 * time.Hour}},

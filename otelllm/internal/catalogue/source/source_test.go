@@ -19,7 +19,6 @@ func TestLoadRefuses(t *testing.T) {
 		"the provider":        {`{id: any-y, provider: acme, status: 404, kind: not_found, source: s}`, "acme"},
 		"the kind":            {`{id: any-y, provider: any, status: 404, kind: gone, source: s}`, "gone"},
 		"the history":         {`{id: any-y, provider: any, status: 400, code: y, history: odd, source: s}`, "odd"},
-		"whether it passes":   {`{id: any-y, provider: any, status: 404, kind: not_found, passes: true, source: s}`, "passes"},
 		"no source":           {`{id: any-y, provider: any, status: 404, kind: not_found}`, "source"},
 		"a short phrase":      {`{id: any-y, provider: any, phrase: quota, kind: not_found, source: s}`, "8 bytes"},
 		"a phrase in capital": {`{id: any-y, provider: any, phrase: Quota exceeded, kind: not_found, source: s}`, "lower case"},
