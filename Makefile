@@ -23,8 +23,8 @@ TEST_TIMEOUT ?= 10m
 # The race detector needs a C compiler; .ci/run insists on it.
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 TESTFLAGS ?=
-# The packages whose tests check more cases without the race detector: see internal/race.
-NOT_ONLY_RACE := ./otelllm ./otelllm/classify ./otelllm/internal/httpcall ./otelllm/internal/kinship ./otelllm/internal/wire
+# The packages of which `make test` runs a sample of the cases: see internal/race.
+SAMPLED := ./otelllm ./otelllm/classify ./otelllm/internal/httpcall ./otelllm/internal/kinship ./otelllm/internal/wire
 FUZZTIME ?= 10s
 FUZZ ?=
 BENCH ?= .
@@ -93,16 +93,16 @@ classify: ## verdicts on traces that you have: IN=traces.jsonl
 	@$(BUILD)/otelllm classify $(IN)
 
 .PHONY: test
-test: download ## all tests of all modules, with the race detector
+test: download ## all tests of all modules, with the race detector: where cases are very many, a sample of them
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
 	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
-ifneq ($(RACE),)
-	@echo "test: in full, without the race detector, what checks only a part of its cases with it"
-	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(NOT_ONLY_RACE)
+
+.PHONY: test-full
+test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector
+	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SAMPLED)
 	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) .
-endif
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
