@@ -1,6 +1,7 @@
 // Package catalogue knows what the errors and the finish reasons of model providers, and of
-// what stands in front of them, mean. The knowledge is data: errors.yaml and finish.yaml, from
-// which the tables of this package are generated. docs/reference/provider-errors.md lists it.
+// what stands in front of them, mean. The knowledge is data: errors.yaml, finish.yaml and
+// intermediaries.yaml, from which the tables of this package, and of the helpers for Node and
+// for Python, are generated. docs/reference/provider-errors.md lists it.
 //
 // The package is pure. It looks at codes, at a status and, with [FindPhrases], at the words of
 // a message; of a message it keeps nothing but which phrases of the catalogue are in it.
@@ -166,6 +167,16 @@ func NamesCause(name string) bool {
 	}
 	return false
 }
+
+// IntermediaryServer reports whether a value of the header Server is that of a server in front of
+// a provider. Providers are behind them, too.
+func IntermediaryServer(value string) bool {
+	name, _, _ := strings.Cut(value, "/")
+	return intermediaryServers[normalName(name)]
+}
+
+// IntermediaryStatus reports whether only a server in front of a provider has a status.
+func IntermediaryStatus(status int) bool { return intermediaryStatuses[status] }
 
 // NamedHistory returns what a code says is wrong with a history; unset: nothing.
 func NamedHistory(code string) semconv.ProviderErrorHistory {

@@ -47,22 +47,7 @@ func Finish(protocol, reason string) (meaning Meaning, known bool) {
 // FinishKind returns the kind of error that a finish reason is by itself, and unset for
 // any other reason, also for those that say nothing, such as other and error.
 func FinishKind(reason string) semconv.ProviderErrorKind {
-	switch strings.ToLower(reason) {
-	case "other", "error", "unknown", "interrupted", "finish_reason_unspecified":
-		return semconv.ProviderErrorKindUnset
-	}
-	switch meaning, _ := Finish("", reason); meaning {
-	case FinishError:
-		return semconv.ProviderErrorKindServerError
-	case FinishOverloaded:
-		return semconv.ProviderErrorKindOverloaded
-	case FinishTimeout:
-		return semconv.ProviderErrorKindTimeout
-	case FinishCancelled:
-		return semconv.ProviderErrorKindCancelled
-	default:
-		return semconv.ProviderErrorKindUnset
-	}
+	return finishKinds[normalName(reason)]
 }
 
 // finishKey is a finish reason in lower case, in one protocol; "": in any.

@@ -2,6 +2,8 @@
 
 package catalogue
 
+import "github.com/otelllm/otelllm-go/semconv"
+
 // finishes are the meanings of finish reasons.
 var finishes = map[finishKey]Meaning{
 	{"", "abort"}:                          FinishError,
@@ -220,4 +222,34 @@ var finishes = map[finishKey]Meaning{
 	{"openai_responses", "queued"}:                          FinishWaiting,
 	{"openai_responses", "stop"}:                            FinishGood,
 	{"openai_responses", "tool_calls"}:                      FinishToolCalls,
+}
+
+// finishKinds are the kinds of finish reasons that are errors by themselves.
+var finishKinds = map[string]semconv.ProviderErrorKind{
+	"abort":                        semconv.ProviderErrorKindServerError,
+	"aborted":                      semconv.ProviderErrorKindServerError,
+	"cancelled":                    semconv.ProviderErrorKindCancelled,
+	"client_cancelled":             semconv.ProviderErrorKindCancelled,
+	"engine_overloaded":            semconv.ProviderErrorKindOverloaded,
+	"failed":                       semconv.ProviderErrorKindServerError,
+	"generation failed":            semconv.ProviderErrorKindServerError,
+	"image_other":                  semconv.ProviderErrorKindServerError,
+	"insufficient_system_resource": semconv.ProviderErrorKindOverloaded,
+	"malformed_function_call":      semconv.ProviderErrorKindServerError,
+	"malformed_model_output":       semconv.ProviderErrorKindServerError,
+	"malformed_response":           semconv.ProviderErrorKindServerError,
+	"malformed_tool_use":           semconv.ProviderErrorKindServerError,
+	"missing_thought_signature":    semconv.ProviderErrorKindServerError,
+	"network_error":                semconv.ProviderErrorKindServerError,
+	"no_image":                     semconv.ProviderErrorKindServerError,
+	"reason_invalid":               semconv.ProviderErrorKindServerError,
+	"reason_time_limit":            semconv.ProviderErrorKindTimeout,
+	"repetition":                   semconv.ProviderErrorKindServerError,
+	"repetition_truncation":        semconv.ProviderErrorKindServerError,
+	"time_limit":                   semconv.ProviderErrorKindTimeout,
+	"timeout":                      semconv.ProviderErrorKindTimeout,
+	"too_many_tool_calls":          semconv.ProviderErrorKindServerError,
+	"turn_detected":                semconv.ProviderErrorKindCancelled,
+	"unexpected_tool_call":         semconv.ProviderErrorKindServerError,
+	"user_cancel":                  semconv.ProviderErrorKindCancelled,
 }

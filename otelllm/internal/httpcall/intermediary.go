@@ -4,25 +4,17 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
-)
 
-// intermediaries are the values of the header Server, in lower case and up to a slash, of
-// proxies, load balancers and CDNs. Providers are behind them, too: the value counts only for a
-// response that does not have the form of a provider's.
-var intermediaries = map[string]bool{
-	"cloudflare": true, "nginx": true, "openresty": true, "awselb": true, "cloudfront": true, "envoy": true, "istio-envoy": true,
-	"varnish": true, "haproxy": true, "squid": true, "akamaighost": true, "google frontend": true, "gws": true, "microsoft-azure-application-gateway": true,
-	"caddy": true, "traefik": true, "apache": true, "kong": true, "fastly": true, "bigip": true, "zscaler": true,
-}
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
+)
 
 // Intermediary reports whether an error response, which does not have the form of a
 // provider's error, comes from something in front of the provider: a page in HTML, problem
 // details (RFC 9457) or an empty body with the headers of such a server, or a status that only
-// such a server has. Sources: RFC 9110, section 15.5.8, and
-// https://developers.cloudflare.com/support/troubleshooting/http-status-codes/cloudflare-5xx-errors/.
+// such a server has. The catalogue has those headers and statuses.
 func Intermediary(status int, header http.Header, body []byte) bool {
 	switch {
-	case status == http.StatusProxyAuthRequired, status >= 520 && status <= 527, status == 530:
+	case catalogue.IntermediaryStatus(status):
 		return true
 	case header.Get("Cf-Mitigated") != "":
 		return true
@@ -33,8 +25,7 @@ func Intermediary(status int, header http.Header, body []byte) bool {
 	if !page && media != "application/problem+json" && len(body) > 0 {
 		return false
 	}
-	server, _, _ := strings.Cut(strings.ToLower(Value(header, "Server")), "/")
-	return page || intermediaries[server] || header.Get("Cf-Ray") != "" || header.Get("Via") != ""
+	return page || catalogue.IntermediaryServer(Value(header, "Server")) || header.Get("Cf-Ray") != "" || header.Get("Via") != ""
 }
 
 // Challenged reports whether a CDN asks the client to prove that a person is there.

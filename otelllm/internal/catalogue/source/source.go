@@ -77,10 +77,17 @@ var Meanings = map[string]string{
 	"overloaded": "FinishOverloaded", "timeout": "FinishTimeout", "cancelled": "FinishCancelled",
 }
 
+// Intermediaries are what is known of servers in front of providers.
+type Intermediaries struct {
+	Servers  []string `yaml:"servers"`  // values of the header Server, in lower case
+	Statuses []int    `yaml:"statuses"` // that only such a server has
+}
+
 // Files.
 const (
-	errorsFile = "errors.yaml"
-	finishFile = "finish.yaml"
+	errorsFile         = "errors.yaml"
+	finishFile         = "finish.yaml"
+	intermediariesFile = "intermediaries.yaml"
 )
 
 // Load reads and checks the files in a folder.
@@ -92,6 +99,24 @@ func Load(dir string) (entries []Entry, finishes []FinishReason, err error) {
 		return nil, nil, err
 	}
 	return entries, finishes, errors.Join(checkEntries(entries), checkFinishes(finishes))
+}
+
+// LoadIntermediaries reads and checks the file about servers in front of providers.
+func LoadIntermediaries(dir string) (in Intermediaries, err error) {
+	if err = decode(filepath.Join(dir, intermediariesFile), &in); err != nil {
+		return in, err
+	}
+	for _, server := range in.Servers {
+		if server == "" || server != strings.ToLower(server) || strings.Contains(server, "/") {
+			return in, fmt.Errorf("the server %q: it is in lower case and up to a slash", server)
+		}
+	}
+	for _, status := range in.Statuses {
+		if status < 400 || status > 599 {
+			return in, fmt.Errorf("the status %d is not that of an error", status)
+		}
+	}
+	return in, nil
 }
 
 func decode(path string, into any) error {

@@ -42,3 +42,24 @@ func TestLoadRefuses(t *testing.T) {
 		assert.Contains(t, err.Error(), tt.problem, name)
 	}
 }
+
+// TestLoadIntermediaries: each problem is found.
+func TestLoadIntermediaries(t *testing.T) {
+	for file, problem := range map[string]string{
+		"servers: [nginx]\nstatuses: [407]": "",
+		"servers: [Nginx]":                  "lower case",
+		"servers: [nginx/1.25]":             "slash",
+		"servers: ['']":                     "lower case",
+		"statuses: [200]":                   "200",
+		"colour: red":                       "colour",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, intermediariesFile), []byte(file), 0o600))
+		_, err := LoadIntermediaries(dir)
+		if problem == "" {
+			require.NoError(t, err, file)
+			continue
+		}
+		require.ErrorContains(t, err, problem, file)
+	}
+}

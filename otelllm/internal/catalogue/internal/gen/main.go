@@ -1,12 +1,15 @@
-// Command gen writes the tables of package catalogue, and the page about them, from the
-// catalogue's files. go generate runs it in the folder of package catalogue.
+// Command gen writes the tables of package catalogue, those of the helpers for Node and for
+// Python, and the page about them, from the catalogue's files. go generate runs it in the folder
+// of package catalogue.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"go/format"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,32 +22,40 @@ import (
 func main() {
 	dir := flag.String("dir", ".", "folder of package catalogue, with its files")
 	docs := flag.String("docs", filepath.Join("..", "..", "..", "docs", "reference"), "folder of the reference page")
+	helpers := flag.String("helpers", filepath.Join("..", "..", "..", "examples"), "folder with node and python, of the helpers")
 	flag.Parse()
-	if err := run(*dir, *docs); err != nil {
+	if err := run(*dir, *docs, *helpers); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // run generates all files. If the catalogue has any problem, it writes nothing.
-func run(dir, docs string) error {
+func run(dir, docs, helpers string) error {
 	entries, finishes, err := source.Load(dir)
 	if err != nil {
 		return err
 	}
-	errorTables, err := format.Source(errorTables(entries))
+	inFront, err := source.LoadIntermediaries(dir)
 	if err != nil {
-		return fmt.Errorf("the generated tables are not Go: %w", err)
+		return err
 	}
-	finishTable, err := format.Source(finishTable(finishes))
-	if err != nil {
-		return fmt.Errorf("the generated table is not Go: %w", err)
+	rules := rulesOf(entries)
+	files := map[string][]byte{
+		filepath.Join(docs, "provider-errors.md"):                page(entries, finishes),
+		filepath.Join(helpers, "node", "otelllm-catalogue.mjs"):  nodeTables(rules, finishes, inFront),
+		filepath.Join(helpers, "python", "otelllm_catalogue.py"): pythonTables(rules, finishes, inFront),
 	}
-	for path, content := range map[string][]byte{
-		filepath.Join(dir, "errors_generated.go"): errorTables,
-		filepath.Join(dir, "finish_generated.go"): finishTable,
-		filepath.Join(docs, "provider-errors.md"): page(entries, finishes),
+	for name, tables := range map[string][]byte{
+		"errors_generated.go":         errorTables(rules),
+		"finish_generated.go":         finishTable(finishes),
+		"intermediaries_generated.go": intermediaryTables(inFront),
 	} {
+		if files[filepath.Join(dir, name)], err = format.Source(tables); err != nil {
+			return fmt.Errorf("%s would not be Go: %w", name, err)
+		}
+	}
+	for path, content := range files {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("cannot write a generated file: %w", err)
 		}
@@ -58,9 +69,15 @@ package catalogue
 
 `
 
-// errorTables returns the tables of names, phrases and statuses.
-func errorTables(entries []source.Entry) []byte {
-	names, phrases, statuses := map[string][]*source.Entry{}, map[string]*source.Entry{}, map[int]*source.Entry{}
+// rules are the entries that decide, each rule once.
+type rules struct {
+	names    map[string][]*source.Entry // of one name, those for one status first
+	phrases  []*source.Entry            // the longest phrase first
+	statuses map[int]*source.Entry      // those that name a cause by themselves
+}
+
+func rulesOf(entries []source.Entry) *rules {
+	r := &rules{names: map[string][]*source.Entry{}, statuses: map[int]*source.Entry{}}
 	seen := map[string]bool{}
 	for i := range entries {
 		e := &entries[i]
@@ -70,45 +87,63 @@ func errorTables(entries []source.Entry) []byte {
 		seen[e.Key()] = true
 		switch {
 		case e.Phrase != "":
-			phrases[e.Phrase] = e
+			r.phrases = append(r.phrases, e)
 		case e.Name() != "":
-			names[e.Name()] = append(names[e.Name()], e)
+			r.names[e.Name()] = append(r.names[e.Name()], e)
 		default:
 			if code := e.StatusCode(); e.ProviderErrorKind() != classKind(code) {
-				statuses[code] = e
+				r.statuses[code] = e
 			}
 		}
 	}
+	for _, list := range r.names {
+		slices.SortStableFunc(list, func(a, b *source.Entry) int { return exactStatus(b) - exactStatus(a) })
+	}
+	slices.SortFunc(r.phrases, func(a, b *source.Entry) int {
+		return cmp.Or(len(b.Phrase)-len(a.Phrase), strings.Compare(a.Phrase, b.Phrase))
+	})
+	return r
+}
+
+// errorTables returns the tables of names, phrases and statuses.
+func errorTables(r *rules) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, header, "errors.yaml")
 	b.WriteString("import \"github.com/otelllm/otelllm-go/semconv\"\n\n")
 	b.WriteString("// names are the rules for codes and types, in lower case; of one name, those for one status first.\nvar names = map[string][]rule{\n")
-	for _, name := range sorted(names) {
-		rules := names[name]
-		slices.SortStableFunc(rules, func(a, b *source.Entry) int { return exactStatus(b) - exactStatus(a) })
+	for _, name := range sorted(r.names) {
 		fmt.Fprintf(&b, "%q: {", name)
-		for i, e := range rules {
+		for i, e := range r.names[name] {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(ruleOf(e, strength(e)))
+			b.WriteString(ruleOf(e, strengths[strength(e)]))
 		}
 		b.WriteString("},\n")
 	}
 	b.WriteString("}\n\n// phrases are the rules for words of a message, the longest first.\nvar phrases = [...]phrase{\n")
-	texts := sorted(phrases)
-	slices.SortStableFunc(texts, func(a, b string) int { return len(b) - len(a) })
-	for _, text := range texts {
-		fmt.Fprintf(&b, "{%q, rule%s},\n", text, ruleOf(phrases[text], ""))
+	for _, e := range r.phrases {
+		fmt.Fprintf(&b, "{%q, rule%s},\n", e.Phrase, ruleOf(e, ""))
 	}
 	b.WriteString("}\n\n// statuses are the statuses that name a cause by themselves.\nvar statuses = map[int]semconv.ProviderErrorKind{\n")
-	codes := make([]int, 0, len(statuses))
-	for code := range statuses {
-		codes = append(codes, code)
+	for _, code := range sorted(r.statuses) {
+		fmt.Fprintf(&b, "%d: %s,\n", code, kindName(r.statuses[code].ProviderErrorKind()))
 	}
-	slices.Sort(codes)
-	for _, code := range codes {
-		fmt.Fprintf(&b, "%d: %s,\n", code, kindName(statuses[code].ProviderErrorKind()))
+	b.WriteString("}\n")
+	return b.Bytes()
+}
+
+// intermediaryTables returns the tables of servers in front of providers.
+func intermediaryTables(in source.Intermediaries) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, header, "intermediaries.yaml")
+	b.WriteString("// intermediaryServers are values of the header Server.\nvar intermediaryServers = map[string]bool{\n")
+	for _, server := range in.Servers {
+		fmt.Fprintf(&b, "%q: true,\n", server)
+	}
+	b.WriteString("}\n\n// intermediaryStatuses are the statuses that only a server in front of a provider has.\nvar intermediaryStatuses = map[int]bool{\n")
+	for _, status := range in.Statuses {
+		fmt.Fprintf(&b, "%d: true,\n", status)
 	}
 	b.WriteString("}\n")
 	return b.Bytes()
@@ -122,17 +157,20 @@ func classKind(status int) semconv.ProviderErrorKind {
 	return semconv.ProviderErrorKindInvalidRequest
 }
 
-// strength is the strength of a name in the place of a code.
+// strength is the strength of a name in the place of a code, in the words of the helpers.
 func strength(e *source.Entry) string {
 	switch e.Yields {
 	case "phrase":
-		return "ByType"
+		return "type"
 	case "status":
-		return "ByFamily"
+		return "family"
 	default:
-		return "BySpecific"
+		return "specific"
 	}
 }
+
+// strengths are the names of strengths in package catalogue.
+var strengths = map[string]string{"type": "ByType", "family": "ByFamily", "specific": "BySpecific"}
 
 // exactStatus is the only status under which an entry counts; 0: any.
 func exactStatus(e *source.Entry) int {
@@ -172,49 +210,70 @@ func camel(name string) string {
 	return b.String()
 }
 
-// finishTable returns the table of finish reasons. A reason that means the same in every
-// protocol has a row for the others, too.
+// finishTable returns the table of finish reasons, and of those that are errors.
 func finishTable(finishes []source.FinishReason) []byte {
 	rows := map[string]string{} // key literal -> meaning
-	agreed, mixed := map[string]string{}, map[string]bool{}
 	for _, f := range finishes {
-		reason, means := strings.ToLower(f.Reason), source.Meanings[f.Means]
 		if protocol := source.Protocols[f.Protocol]; protocol != "" {
-			rows[fmt.Sprintf("{%q, %q}", protocol, reason)] = means
-		}
-		if f.Protocol == "agreed" {
-			agreed[reason] = means
+			rows[fmt.Sprintf("{%q, %q}", protocol, strings.ToLower(f.Reason))] = f.Means
 		}
 	}
-	for _, f := range finishes {
-		reason, means := strings.ToLower(f.Reason), source.Meanings[f.Means]
-		switch was, ok := agreed[reason]; {
-		case !ok:
-			agreed[reason] = means
-		case was != means:
-			mixed[reason] = true
-		}
-	}
-	for reason, means := range agreed {
-		if !mixed[reason] {
-			rows[fmt.Sprintf("{%q, %q}", "", reason)] = means
-		}
+	for reason, means := range agreedReasons(finishes) {
+		rows[fmt.Sprintf("{%q, %q}", "", reason)] = means
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, header, "finish.yaml")
-	b.WriteString("// finishes are the meanings of finish reasons.\nvar finishes = map[finishKey]Meaning{\n")
+	b.WriteString("import \"github.com/otelllm/otelllm-go/semconv\"\n\n// finishes are the meanings of finish reasons.\nvar finishes = map[finishKey]Meaning{\n")
 	for _, key := range sorted(rows) {
-		fmt.Fprintf(&b, "%s: %s,\n", key, rows[key])
+		fmt.Fprintf(&b, "%s: %s,\n", key, source.Meanings[rows[key]])
+	}
+	b.WriteString("}\n\n// finishKinds are the kinds of finish reasons that are errors by themselves.\nvar finishKinds = map[string]semconv.ProviderErrorKind{\n")
+	kinds := finishKinds(finishes)
+	for _, reason := range sorted(kinds) {
+		fmt.Fprintf(&b, "%q: %s,\n", reason, kindName(kinds[reason]))
 	}
 	b.WriteString("}\n")
 	return b.Bytes()
 }
 
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+// agreedReasons returns the reasons that mean the same in every protocol that has them, in
+// lower case, and what they mean.
+func agreedReasons(finishes []source.FinishReason) map[string]string {
+	agreed := map[string]string{}
+	for _, f := range finishes {
+		reason := strings.ToLower(f.Reason)
+		if was, ok := agreed[reason]; ok && was != f.Means {
+			agreed[reason] = ""
+		} else {
+			agreed[reason] = f.Means
+		}
 	}
-	slices.Sort(keys)
-	return keys
+	maps.DeleteFunc(agreed, func(_, means string) bool { return means == "" })
+	return agreed
+}
+
+// finishKinds returns the kinds of the finish reasons that are errors by themselves.
+func finishKinds(finishes []source.FinishReason) map[string]semconv.ProviderErrorKind {
+	kinds := map[string]semconv.ProviderErrorKind{}
+	for reason, means := range agreedReasons(finishes) {
+		switch reason {
+		case "other", "error", "unknown", "interrupted", "finish_reason_unspecified":
+			continue // they say nothing
+		}
+		switch means {
+		case "error":
+			kinds[reason] = semconv.ProviderErrorKindServerError
+		case "overloaded":
+			kinds[reason] = semconv.ProviderErrorKindOverloaded
+		case "timeout":
+			kinds[reason] = semconv.ProviderErrorKindTimeout
+		case "cancelled":
+			kinds[reason] = semconv.ProviderErrorKindCancelled
+		}
+	}
+	return kinds
+}
+
+func sorted[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
 }
