@@ -1,6 +1,6 @@
 // What happened to each model request, on spans of its own: the facts of
 // docs/reference/attributes.md, from which llm_classify makes its verdicts. It needs
-// @opentelemetry/api and nothing else; copy this file. The process needs an SDK: a
+// @opentelemetry/api and nothing else; copy this file and otelllm-catalogue.mjs. The process needs an SDK: a
 // TracerProvider (the service's name is OTEL_SERVICE_NAME) and a context manager, an
 // AsyncLocalStorageContextManager, without which no request or tool knows its run.
 //
@@ -19,6 +19,7 @@
 // that the recording cannot follow ends only the recording. Names, counts, ids, times and codes are
 // recorded, but no content.
 import { context, createContextKey, diag, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { catalogue } from './otelllm-catalogue.mjs';
 
 const tracer = trace.getTracer('otelllm-facts');
 const runKey = createContextKey('otelllm run');
@@ -221,6 +222,8 @@ const safely = (f) => {
   }
 };
 
+const isJSON = (text) => safely(() => JSON.parse(text)) !== undefined;
+
 // unrefTimer returns the timer after making sure that it does not keep the process alive.
 const unrefTimer = (timer) => (timer.unref?.(), timer);
 
@@ -228,6 +231,7 @@ const unrefTimer = (timer) => (timer.unref?.(), timer);
 const watched = ['connect', 'first_progress', 'idle', 'total'];
 
 const maxBody = 8 << 20; // maximum characters of one event or document; the recording gives up on longer ones
+const maxErrorBody = 64 << 10; // of a response with an error status, the characters that are read
 
 // Recording is the recording of one HTTP request.
 class Recording {
@@ -258,7 +262,7 @@ class Recording {
       'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
       ...defined({
         'llm.request.provider_tools': mayHide(body, protocol.members) ? undefined : protocol.providerTools(body),
-        'gen_ai.request.max_tokens': bound(body), 'llm.history.ends_with_outputs': protocol.endsWithOutputs?.(body) || undefined,
+        'gen_ai.request.max_tokens': bound(body), 'user_agent.original': product(headers.get('user-agent')), 'llm.history.ends_with_outputs': protocol.endsWithOutputs?.(body) || undefined,
         'llm.request.background': body.background === true || undefined,
       }),
       ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
@@ -287,7 +291,7 @@ class Recording {
     const type = response.headers.get('content-type') ?? '';
     this.status = response.status;
     this.toHeaders = this.seconds();
-    this.retryAfter = retryAfter(response.headers);
+    this.headers = response.headers;
     this.requestId = ['x-request-id', 'request-id', 'cf-ray'].map((h) => response.headers.get(h)).find(Boolean);
     this.document = this.status >= 400 || type.includes('json');
     if (!this.document && !type.includes('event-stream')) this.state.violation = 'unexpected_content_type';
@@ -333,26 +337,53 @@ class Recording {
   take(text) {
     this.rest = (this.rest ?? '') + text;
     this.held = (this.held ?? 0) + text.length;
-    if (this.held > maxBody) throw new Error('too long to follow');
+    if (this.status >= 400) this.rest = this.rest.slice(0, maxErrorBody);
+    else if (this.held > maxBody) throw new Error('too long to follow');
     if (this.document) return;
     const lines = this.rest.split(/\r\n|\n|\r(?!$)/);
     this.rest = lines.pop();
     for (const line of lines) {
       if (line.startsWith(':')) this.state.keepalives++;
-      else if (line.startsWith('data:')) (this.data ??= []).push(line.slice(line[5] === ' ' ? 6 : 5));
-      else if (line === '' && this.data) {
-        const data = this.data.join('\n');
-        this.data = undefined;
-        this.held = this.rest.length;
-        this.event(data);
-      } else if (line !== '' && !/^(event|id|retry)(:|$)/.test(line)) this.state.unread = true;
+      else if (line.startsWith('data:')) {
+        if (this.data && isJSON(this.data.join('\n'))) this.dispatch(); // some servers end an event with one newline
+        (this.data ??= []).push(line.slice(line[5] === ' ' ? 6 : 5));
+      }
+      else if (line.startsWith('event:')) this.name = line.slice(6).trim();
+      else if (/^(error: ?)?\{/.test(line)) this.stray(line.slice(line.indexOf('{')));
+      else if (line === '') this.dispatch();
+      else if (!/^(event|id|retry)(:|$)/.test(line)) this.state.unread = true;
     }
   }
 
-  event(data) {
+  dispatch() {
+    const { data, name } = this;
+    this.data = this.name = undefined;
+    if (!data) return;
+    this.held = this.rest.length;
+    this.event(data.join('\n'), name);
+  }
+
+  // stray reads an object that a server wrote without framing, or in a field of its own (llama.cpp): mostly an error.
+  stray(text) {
+    const fault = faultIn(safely(() => JSON.parse(text)));
+    if (!fault.seen && !fault.known) {
+      this.state.unread = true;
+      return;
+    }
+    this.state.events++;
+    fail(this.state, fault.error);
+    this.awaitEnd();
+  }
+
+  event(data, name) {
     const s = this.state;
     const at = this.seconds();
+    if (data.trim() === '') { // a heartbeat, which has at most a name
+      s.keepalives++;
+      return;
+    }
     if (data === '[DONE]') {
+      s.events++;
       if (!s.terminal) unstated(s);
       s.terminal = true;
     } else {
@@ -364,18 +395,39 @@ class Recording {
         s.unread = true;
         return;
       }
-      if (event.type === 'ping') {
+      if (/^(ping|keepalive|codex\.(rate_limits|response\.metadata))$/.test(event.type)) {
         s.keepalives++;
         return;
       }
-      this.protocol.event(event, s);
+      this.sawForm(event);
+      this.protocol.event(event, s, name);
       if (s.events++ > 0) this.gap = Math.max(this.gap ?? 0, at - this.lastProgress);
       this.lastProgress = at;
     }
-    // This is the protocol's final event: nothing after it counts. After an error, more may still reach
-    // the client.
+    // This is the protocol's final event: nothing after it counts.
     if (s.terminal && !s.error) this.end('close');
-    else if (s.error) this.closing ??= unrefTimer(setTimeout(() => this.end('close'), 1000));
+    else if (s.error) this.awaitEnd();
+  }
+
+  // sawForm records whether one of the objects of the body had the form of the protocol. Gateways answer on the path of one protocol in
+  // the form of another: nothing is known of how such an answer ends, so it is unread, and not a failure.
+  sawForm(object) {
+    if (this.form !== 'own' && isObject(object) && Object.keys(object).length > 0) this.form = this.protocol.own(object) ? 'own' : 'foreign';
+  }
+
+  get unknown() {
+    const s = this.state;
+    return this.form === 'foreign' && !s.error && !s.complete && !this.answered && !s.finish.length && !s.id && (s.unread || this.document);
+  }
+
+  get answered() {
+    const s = this.state;
+    return s.text > 0 || s.reasoning > 0 || s.calls.length > 0 || s.providerTools > 0;
+  }
+
+  // awaitEnd gives what may still reach the client after an error a second.
+  awaitEnd() {
+    this.closing ??= unrefTimer(setTimeout(() => this.end('close'), 1000));
   }
 
   eof() {
@@ -386,10 +438,15 @@ class Recording {
           if (!this.over) ended(this.state);
           return;
         }
+        if (this.status >= 400) return; // endingOf reads what there is
         const body = JSON.parse(this.rest ?? '');
-        if (this.status >= 400) this.state.error = errorIn(body) ?? {};
-        else this.protocol.document(body, this.state);
+        this.state.events++;
         this.lastProgress = this.seconds();
+        this.sawForm(body);
+        this.protocol.document(body, this.state);
+        if (this.answered || this.state.complete || this.state.error) return;
+        const fault = faultIn(body); // an object that has nothing of an answer may say that it is an error
+        if (fault.seen || fault.known) fail(this.state, fault.error);
       });
     }
     this.end('eof');
@@ -412,6 +469,7 @@ class Recording {
     clearTimeout(this.closing);
     const pending = !this.document && (this.data || this.rest?.trim());
     if (pending && !this.state.complete) this.state.unread = true; // the stream was cut inside an event
+    if (this.unknown) this.lost = this.state.unread = true;
     this.run?.open.delete(this);
     this.signal?.removeEventListener('abort', this.onAbort);
     safely(() => this.settle(endingOf(this, how, error)));
@@ -423,16 +481,18 @@ class Recording {
     const known = this.status < 400;
     const { calls } = s;
     const count = (n) => (s.unread && !n ? undefined : n);
-    const named = (some) => (s.unread && !some.length ? undefined : ids(some.map((x) => x.id)));
+    const some = (list) => (list.length ? list : undefined);
+    const whole = calls.filter((x) => x.completed && x.id).slice(-64);
     if (c.abort && this.run) this.run.abort = c.abort;
+    const error = s.error && this.refusal();
     this.span.setAttributes(defined({
       'llm.stream.end': c.end, 'llm.stream.phase': c.phase,
       'http.response.status_code': this.status, 'llm.request.id': this.requestId && safeName(this.requestId),
       'llm.stream.time_to_headers': this.toHeaders, 'llm.stream.last_progress': this.lastProgress, 'llm.stream.longest_gap': this.gap,
-      'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': this.retryAfter,
+      'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': error?.after || undefined,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
-      'llm.provider_error.kind': s.error && errorKind(this.status, s.error), 'llm.provider_error.code': s.error && safeName(s.error.code ?? s.error.type),
-      'llm.provider_error.in_band': s.error && this.status < 400 ? true : undefined,
+      'llm.provider_error.kind': error?.kind, 'llm.provider_error.code': error?.code, 'llm.provider_error.in_band': error && known,
+      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || undefined,
       'llm.watchdog.kind': c.watchdog, 'llm.watchdog.limit': c.limit,
       ...(known && {
         'llm.stream.unread': s.unread || undefined,
@@ -441,8 +501,9 @@ class Recording {
         'llm.stream.tool_inputs_started': count(calls.length), 'llm.stream.tool_inputs_completed': count(calls.filter((x) => x.completed).length),
         'llm.stream.tool_inputs_invalid': calls.filter((x) => x.invalid).length || undefined,
         'llm.stream.tool_calls': count(calls.filter((x) => x.ready).length),
-        'llm.stream.tool_call_ids': named(calls.filter((x) => x.completed)),
-        'llm.stream.open_tool_call_ids': named(calls.filter((x) => !x.completed)),
+        'llm.stream.tool_call_ids': some(ids(whole.map((x) => x.id))),
+        'llm.stream.tool_call_names': whole.some((x) => x.name) ? whole.map((x) => safeName(x.name || undefined) ?? '') : undefined,
+        'llm.stream.open_tool_call_ids': some(ids(calls.filter((x) => !x.completed).map((x) => x.id))),
         'llm.stream.provider_tools_started': count(s.providerTools),
         'llm.stream.provider_tools': s.providerToolTypes.size ? [...s.providerToolTypes].slice(0, 64).map(safeName) : undefined,
         'gen_ai.response.id': s.id && safeName(s.id), 'gen_ai.response.model': s.model && safeName(s.model),
@@ -452,10 +513,24 @@ class Recording {
     }));
     if (c.abort) setAbort(this.span, c.abort);
     if (c.end === 'http_error') failed(this.span, String(this.status));
-    else if (s.error) failed(this.span, safeName(s.error.code ?? s.error.type) ?? errorKind(this.status, s.error));
+    else if (error) failed(this.span, error.code === 'redacted' ? error.kind : error.code ?? error.kind);
     else if (c.watchdog || c.end === 'watchdog') failed(this.span, 'watchdog_timeout');
     else if (!c.abort && (c.cause || c.end === 'no_response')) failed(this.span, c.cause ?? c.chain?.at(-1) ?? '_OTHER');
     else if (c.end === 'terminal_event' && c.due) failed(this.span, 'no_content');
+  }
+
+  // refusal returns what is recorded of the error: what it means, its name, and the seconds to wait. A rate limit of more than ten
+  // minutes is an exhausted quota: that rule is llm_classify's, by llm.retry.after.
+  refusal() {
+    const { error } = this.state;
+    const meaning = meaningOf(this.status, error);
+    const said = error.code || error.type;
+    const refusal = { kind: meaning.kind, history: meaning.history, code: said ? safeCode(said) : undefined, after: error.after };
+    if (this.status < 400) return refusal;
+    return {
+      ...refusal, kind: kindByHeaders(meaning, this.headers), after: retryAfter(this.headers) || error.after,
+      intermediary: !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.rest ?? '')),
+    };
   }
 }
 
@@ -477,7 +552,7 @@ function endingOf(r, how, error) {
     return { end: 'no_response', phase, chain: chainOf(error), ...broke };
   }
   if (r.status >= 400) {
-    s.error ??= {}; // its body was not read
+    s.error = errorIn(r.rest ?? '', r.headers);
     return { end: 'http_error', phase: 'response_started' };
   }
   const stop = () => {
@@ -630,10 +705,10 @@ const thought = (s) => { leave(s); s.reasoning++; s.phase = 'reasoning'; };
 // A client may execute a call as soon as its input is one JSON value, or a part of the answer arrives
 // that is not of the call. The call is complete from then on; only one whose input is an open JSON value
 // was executed by no client. An input of any form, of a custom tool, shows its end by neither.
-function begin(s, key, id, part, free = false) {
+function begin(s, key, id, name, part, free = false) {
   leave(s);
   s.phase = 'tool_input';
-  s.writing = { key, id, free, input: 'empty', depth: 0, quoted: false, escaped: false, completed: false, ready: false };
+  s.writing = { key, id, name, free, input: 'empty', depth: 0, quoted: false, escaped: false, completed: false, ready: false };
   s.calls.push(s.writing);
   add(s, s.writing, part);
 }
@@ -664,6 +739,8 @@ function add(s, call, part) {
   if (!/^(empty|open)$/.test(call.input)) complete(s, call);
 }
 
+const scalar = /[\d+\-.Ea-z]/; // a character of a number or a literal
+
 // follow keeps where the input of a call is in JSON, and nothing of it.
 function follow(call, c) {
   if (call.quoted) {
@@ -673,14 +750,17 @@ function follow(call, c) {
     if (!call.quoted && call.depth === 0) call.input = 'whole';
     return;
   }
-  if (/\s/.test(c)) return;
-  if (call.input === 'whole') call.input = 'broken';
+  if (/\s/.test(c)) {
+    if (call.input === 'scalar') call.input = 'whole';
+    return;
+  }
+  if (call.input === 'whole' || (call.input === 'scalar' && !scalar.test(c))) call.input = 'broken';
   if (call.input === 'empty') call.input = 'open';
   if (call.input !== 'open') return;
   if (c === '"') call.quoted = true;
   else if (c === '{' || c === '[') call.depth++;
   else if (c === '}' || c === ']') { if (--call.depth <= 0) call.input = call.depth < 0 ? 'broken' : 'whole'; }
-  else if (call.depth === 0) call.input = 'scalar'; // it may be whole with each of its characters
+  else if (call.depth === 0) call.input = scalar.test(c) ? 'scalar' : 'broken'; // a scalar may be whole with each of its characters
 }
 
 // ended is for the end of a body that its reader takes for the end of the answer: calls without arguments
@@ -736,6 +816,7 @@ function providerTool(s, type) {
 
 const chat = {
   path: '/chat/completions', provider: 'openai',
+  own: (o) => ['choices', 'error', 'request_id', 'x_groq'].some((key) => key in o),
   members: members(commonMembers, `messages audio functions function_call max_tokens max_completion_tokens modalities prediction verbosity web_search_options thinking
   enable_thinking`),
   history: ({ messages = [] }) => ({
@@ -744,9 +825,10 @@ const chat = {
   }),
   providerTools: ({ model, tools = [], web_search_options: web }) => (/(^|\/)compound/.test(model) ? undefined : [ // Groq's, which calls its own tools
     ...offered(tools, ['function', 'custom']), ...(web ? ['web_search'] : [])]),
-  event(e, s) {
+  event(e, s, name) {
     identify(s, e);
     usage(s, e.usage?.prompt_tokens, e.usage?.completion_tokens);
+    let failure;
     for (const { index, delta = {}, finish_reason: reason } of e.choices ?? []) {
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
@@ -756,21 +838,29 @@ const chat = {
       for (const c of delta.tool_calls ?? []) {
         const key = `${index}/${c.index}`;
         const part = c.custom ? c.custom.input : c.function?.arguments;
+        const named = (c.custom ?? c.function)?.name;
         const known = call(s, key);
-        if (known) add(s, known, part);
-        else begin(s, key, c.id, part, Boolean(c.custom));
+        if (known) {
+          known.name ||= named;
+          add(s, known, part);
+        } else begin(s, key, c.id, named, part, Boolean(c.custom));
       }
       if (reason == null) continue;
       s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal like an answer
-      if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut inside a call
+      if (isFailure(reason)) failure = reason;
+      if (isFailure(reason) || /^(length|content_filter)$/.test(reason)) continue; // it may be cut inside a call
       for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
         endInput(s, c);
         c.ready = true;
       }
     }
+    const error = chatError(e, name, failure);
+    if (error) {
+      fail(s, error);
+      return;
+    }
     s.complete = s.choices.size > 0 && [...s.choices.values()].every(Boolean);
     if (s.complete) s.phase = s.calls.some((c) => c.ready) ? 'tool_call_ready' : 'stream_end';
-    if (e.error) fail(s, errorIn(e));
   },
   document(body, s) {
     const choices = body.choices?.map((c) => ({ ...c, delta: { ...c.message, tool_calls: c.message?.tool_calls?.map((t, index) => ({ ...t, index })) } }));
@@ -782,6 +872,7 @@ const chat = {
 
 const responses = {
   path: '/responses', provider: 'openai',
+  own: (o) => (o.type && !/^(message|content_block)_/.test(o.type)) || 'output' in o || 'error' in o,
   members: members(commonMembers, `access_programs background context_management conversation include input instructions max_output_tokens max_tool_calls moderation
   previous_response_id prompt text truncation client_metadata`),
   history: ({ input, previous_response_id: before, conversation }) => (before || conversation ? undefined : { // the provider has the rest
@@ -789,14 +880,14 @@ const responses = {
     outputs: items(input).filter((i) => /^(function|custom_tool)_call_output$/.test(i.type)).map((i) => i.call_id),
   }),
   providerTools: ({ prompt, tools = [] }) => (prompt ? undefined : offered(tools, ['function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch'])), // a stored prompt may have tools, too
-  event(e, s) {
-    const { item } = e;
+  event(e, s, name) {
+    const { item, type = name } = e;
     const ours = item && /^(function|custom_tool)_call$/.test(item.type);
     identify(s, e.response);
-    switch (e.type) {
+    switch (type) {
       case 'response.output_item.added':
         leave(s);
-        if (ours) begin(s, e.output_index, item.call_id, item.arguments, item.type !== 'function_call');
+        if (ours) begin(s, e.output_index, item.call_id, item.name, item.arguments, item.type !== 'function_call');
         else if (item.type === 'mcp_approval_request') s.asks = true;
         else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) unknownPart(s);
         if (items(item.content).some((c) => c.text || c.refusal)) text(s);
@@ -830,29 +921,45 @@ const responses = {
         s.finish.push(e.response.incomplete_details?.reason ?? (s.asks ? 'approval_required' : s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
         done(s);
         break;
-      case 'response.failed': fail(s, errorIn(e.response) ?? {}); break;
-      case 'error': fail(s, errorIn(e) ?? {}); break;
-      default: if (/\.delta$/.test(e.type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(e.type)) unknownPart(s);
+      case 'response.failed': case 'response.cancelled': {
+        const fault = new Fault().read(e.response?.error);
+        if (type === 'response.cancelled') fault.code ||= 'cancelled';
+        fail(s, fault.error);
+        break;
+      }
+      case 'response.done': // of some servers: its status says how it ended
+        return responses.event({ ...e, type: `response.${e.response?.status ?? 'completed'}` }, s);
+      case 'error': fail(s, flatError(e)); break;
+      default: if (/\.delta$/.test(type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(type)) unknownPart(s);
     }
   },
   document(response, s) {
-    if (/^(queued|in_progress)$/.test(response.status)) { // the provider is still working
+    const { output } = response;
+    const status = typeof response.status === 'string' ? response.status : undefined;
+    if (!status && !Array.isArray(output)) { // an error, or nothing that is known
+      const fault = new Fault().read(response.error);
+      if (fault.seen) fail(s, fault.error);
+      else unknownPart(s);
+      return;
+    }
+    if (/^(queued|in_progress)$/.test(status)) { // the provider is still working
       identify(s, response);
       s.finish.push(response.status);
       done(s);
       return;
     }
-    for (const [i, item] of items(response.output).entries()) {
+    for (const [i, item] of items(output).entries()) {
       responses.event({ type: 'response.output_item.added', output_index: i, item }, s);
       responses.event({ type: 'response.output_item.done', output_index: i, item }, s);
       s.refused ||= items(item.content).some((c) => c.type === 'refusal');
     }
-    responses.event({ type: `response.${response.status ?? 'completed'}`, response }, s);
+    responses.event({ type: `response.${status ?? 'completed'}`, response }, s);
   },
 };
 
 const messages = {
   path: '/v1/messages', provider: 'anthropic',
+  own: (o) => (o.type && !/^response\./.test(o.type)) || 'error' in o,
   members: members(commonMembers, `messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
   mcp_servers inference_geo speed anthropic_version anthropic_beta betas`),
   endsWithOutputs: ({ messages: all = [] }) => items(all.at(-1)?.content).some((b) => b.type === 'tool_result'),
@@ -862,15 +969,15 @@ const messages = {
   },
   providerTools: ({ tools = [], mcp_servers: mcp = [], container }) => [
     ...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : []), ...(container?.skills?.length ? ['skills'] : [])],
-  event(e, s) {
-    switch (e.type) {
+  event(e, s, name) {
+    switch (e.type ?? name) {
       case 'message_start':
         identify(s, e.message);
         usage(s, e.message.usage?.input_tokens);
         break;
       case 'content_block_start':
         leave(s);
-        if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id, Object.keys(e.content_block.input ?? {}).length ? e.content_block.input : undefined);
+        if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id, e.content_block.name, Object.keys(e.content_block.input ?? {}).length ? e.content_block.input : undefined);
         else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) providerTool(s, e.content_block.type === 'mcp_tool_use' ? 'mcp' : e.content_block.name?.replace(/_tool_(regex|bm25)$/, ''));
         else if (e.content_block.type === 'text') { if (e.content_block.text) text(s); }
         else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) unknownPart(s);
@@ -894,10 +1001,18 @@ const messages = {
         if (s.finish.length) done(s);
         s.terminal = true;
         break;
-      case 'error': fail(s, errorIn(e) ?? {}); break;
+      case 'error':
+        if (!e.error) unknownPart(s); // it is in another form
+        fail(s, new Fault().read(e.error).error);
+        break;
     }
   },
   document(body, s) {
+    if (body.type === 'error' || body.error) {
+      messages.event({ ...body, type: 'error' }, s);
+      return;
+    }
+    if (!Array.isArray(body.content)) unknownPart(s);
     identify(s, body);
     for (const [index, block] of items(body.content).entries()) {
       messages.event({ type: 'content_block_start', index, content_block: block }, s);
@@ -916,40 +1031,342 @@ const items = (list) => (Array.isArray(list) ? list : []);
 const offered = (tools, ours) => ids(tools.map((t) => (t.type ?? ours[0]).replace(/_(preview|\d).*$/, '')).filter((t) => !ours.includes(t)));
 
 function fail(s, error) {
-  if (s.error) return; // the first error is the cause
+  if (s.error) { // the first error is the cause; a later one adds what the first lacks
+    for (const [k, v] of Object.entries(error)) if (k !== 'phrases') s.error[k] ||= v;
+    s.error.phrases = longest([...s.error.phrases, ...error.phrases]);
+    return;
+  }
   s.error = error;
   s.terminal = true;
   s.complete = false;
 }
 
-// errorIn returns the code and the type of the error in a body or an event.
-function errorIn(body) {
-  const e = body?.error ?? (body?.code || body?.type === 'error' ? body : undefined);
-  if (!e) return undefined;
-  return { code: e.code ?? undefined, type: e.type === 'error' ? undefined : e.type };
+// Errors. An error is { code, type, status, after, phrases, shaped }: its names, the HTTP status that it names itself, the seconds
+// that it asks to wait, and which phrases of the catalogue are in its words. The words are searched and not kept.
+
+const isObject = (v) => v != null && typeof v === 'object' && !Array.isArray(v);
+const textOf = (v) => (typeof v === 'string' ? v : typeof v === 'number' ? String(v) : '');
+const maxWords = 4; // how many texts of one error are searched
+const maxDepth = 4; // how deep they are nested
+const maxMessage = 4096; // the beginning of a text that is searched
+const maxName = 128;
+
+// Fault reads an object that may be an error, in the form of any provider.
+class Fault {
+  seen = false; // it is an error by its form
+  type = '';
+  code = '';
+  reason = ''; // Google's code, whose code is a status, or Anthropic's
+  quota = ''; // Google's name of a quota that is used up for the day
+  status = 0;
+  after = 0;
+  words = [];
+
+  // read reads the value of a member that is an error: an object or a text. null, '' and {} are none.
+  read(value) {
+    if (isObject(value)) {
+      for (const [key, v] of Object.entries(value)) { this.seen = true; this.member(key, v); }
+    } else if (typeof value === 'string' && value) {
+      this.seen = true;
+      this.say(value);
+    }
+    return this;
+  }
+
+  say(text) { if (text && this.words.length < maxWords) this.words.push(text.slice(0, maxMessage)); }
+
+  member(key, v) {
+    switch (key) {
+      case 'type': this.type = textOf(v); break;
+      case 'code': this.code = textOf(v); this.setStatus(v); break;
+      case 'status': case 'status_code': case 'statusCode': case 'http_status': case 'http_code':
+        if (!this.setStatus(v) && !this.type) this.type = textOf(v); // a name in Google's errors
+        break;
+      case 'message': case 'msg': case 'detail': case 'title': case 'error_message': case 'error_description': case 'description':
+      case 'innererror': case 'upstream_error': case 'errors': this.inWords(v); break;
+      case 'base_resp': this.base(v); break;
+      case 'retry_after': case 'retry_after_seconds': case 'resets_in_seconds': this.setAfter(v, 1); break;
+      case 'retry_after_ms': this.setAfter(v, 0.001); break;
+      case 'resets_at': case 'reset_at': case 'reset_time': this.setReset(v); break;
+      case 'metadata': case 'details': for (const one of Array.isArray(v) ? v : [v]) this.detail(one); break;
+    }
+  }
+
+  // inWords reads a text, or what has one: an object or a list. The names in it count if the error has no other.
+  inWords(v, depth = 0) {
+    if (depth > maxDepth) return;
+    if (typeof v === 'string') this.say(v);
+    else if (Array.isArray(v)) for (const one of v) this.inWords(one, depth + 1);
+    else if (isObject(v)) {
+      for (const [key, one] of Object.entries(v)) {
+        if (/^(code|reason)$/.test(key)) this.code ||= textOf(one);
+        else if (key === 'type') { if (!this.type || this.type === 'error') this.type = typeof one === 'string' ? one : ''; }
+        else if (/^(message|msg|detail|error|innererror)$/.test(key)) this.inWords(one, depth + 1);
+      }
+    }
+  }
+
+  // base reads MiniMax's status, which comes with every answer: 0 is success.
+  base(v) {
+    if (typeof v?.status_code === 'number' && v.status_code !== 0) { this.seen = true; this.code = `base_resp.${v.status_code}`; }
+    if (typeof v?.status_msg === 'string') this.say(v.status_msg);
+  }
+
+  // detail reads OpenRouter's metadata, or one of Google's details.
+  detail(v) {
+    if (typeof v === 'string') this.say(v);
+    if (!isObject(v)) return;
+    for (const [key, one] of Object.entries(v)) {
+      switch (key) {
+        case 'retry_after': case 'retry_after_seconds': case 'retry_after_ms': this.member(key, one); break;
+        case 'headers': for (const [name, at] of Object.entries(one ?? {})) if (name.toLowerCase() === 'x-ratelimit-reset') this.setReset(at); break;
+        case 'retryDelay': this.after = delayIn(textOf(one)) || this.after; break;
+        case 'reason': case 'error_code': this.reason = typeof one === 'string' ? one : ''; break;
+        case 'error_type': this.type ||= textOf(one); break;
+        case 'raw': case 'limit_source': case 'detail': this.inWords(one); break; // raw is the provider's own error
+        // Only its name distinguishes a quota that is used up for the day from a limit of a minute.
+        case 'violations': for (const q of items(one)) if (typeof q?.quotaId === 'string' && q.quotaId.includes('PerDay')) this.quota = q.quotaId; break;
+      }
+    }
+  }
+
+  setStatus(v) {
+    const status = statusIn(textOf(v));
+    this.status = status || this.status;
+    return status > 0;
+  }
+  setAfter(v, unit) { if (textOf(v) && !Number.isNaN(Number(v))) this.after = within(Number(v) * unit); }
+  setReset(v) { this.after ||= momentIn(textOf(v)); }
+
+  get name() { return this.quota || (this.reason && (this.status || !this.code) ? this.reason : this.code); }
+
+  // shaped: it has the form of a provider's error. An address as type is that of problem+json.
+  get shaped() { return this.seen || this.name !== '' || (this.type !== '' && !/:\/\/|^about:/.test(this.type)); }
+
+  // known: it is an error by what it says, although it does not have the form of one.
+  get known() {
+    return this.status > 0 || names.has(nameIn(this.name)) || (this.words.length > 0 && names.has(nameIn(this.type))) || this.words.some((w) => phrasesIn(w).length > 0);
+  }
+
+  get error() {
+    const e = { code: this.name.slice(0, maxName), type: this.type.slice(0, maxName), status: this.status, after: this.after, phrases: [], shaped: this.shaped };
+    for (const text of this.words) {
+      e.after ||= waitIn(text);
+      e.phrases = longest([...e.phrases, ...phrasesIn(text)]);
+      const quoted = isGeneral(e.code) || isGeneral(e.type) ? namesIn(text) : {};
+      if (isGeneral(e.code)) e.code = quoted.code ?? e.code;
+      if (isGeneral(e.type)) e.type = quoted.type ?? e.type;
+    }
+    return e;
+  }
 }
 
-// The kinds, first by the providers' codes and types, then by the status.
-const kinds = [
-  [/^(insufficient_quota|billing_(error|hard_limit_reached|not_active)|quota_exceeded)$/, 'quota_exhausted'],
-  [/^(context_length_exceeded|string_above_max_length)$/, 'context_length_exceeded'],
-  [/^(content_filter|content_policy_violation)$/, 'content_policy'],
-  [/^(rate_limit_exceeded|rate_limit_error|tokens|requests|429)$/, 'rate_limited'],
-  [/^(overloaded_error|server_is_overloaded|slow_down|service_unavailable|503|529)$/, 'overloaded'],
-  [/^(authentication_error|invalid_api_key|401)$/, 'authentication'],
-  [/^(permission_error|403)$/, 'permission'],
-  [/^(not_found_error|model_not_found|404)$/, 'not_found'],
-  [/^(timeout_error|408|504)$/, 'timeout'],
-  [/^(invalid_request_error|invalid_prompt|request_too_large|400|413|422)$/, 'invalid_request'],
-  [/^(server_error|api_error|internal_error|5\d\d)$/, 'server_error'],
-];
-
-function errorKind(status, { code, type }) {
-  for (const said of [code, type, status >= 400 ? status : undefined]) {
-    const kind = kinds.find(([words]) => said != null && words.test(said));
-    if (kind) return kind[1];
+// faultIn reads a document that may be an error: {"error":{…}} or {"error":"text"} of most, or flat, as of vLLM, AWS and gateways.
+function faultIn(document) {
+  const nested = new Fault();
+  const flat = new Fault();
+  if (!isObject(document)) return flat;
+  for (const [key, v] of Object.entries(document)) {
+    switch (key) {
+      case 'error': nested.read(v); break;
+      case 'object': flat.seen ||= v === 'error'; break;
+      case 'type': if (v === 'error') flat.seen = true; else flat.type = typeof v === 'string' ? v : ''; break;
+      case '__type': flat.type ||= shapeName(textOf(v)); break;
+      default: flat.member(key, v);
+    }
   }
-  return 'unknown';
+  if (!nested.seen) return flat;
+  nested.after ||= flat.after;
+  nested.status ||= flat.status;
+  if (typeof document.error === 'string') Object.assign(nested, { type: flat.type, code: flat.code }); // the members beside it are those of the error
+  for (const text of flat.words) nested.say(text);
+  return nested;
+}
+
+// shapeName returns the name of an AWS error without the namespace before it and the address after it.
+const shapeName = (said) => said.split(':')[0].split('#').at(-1);
+
+// isFailure reports whether a finish reason is an error. Such an answer is not complete, whatever preceded it.
+const isFailure = (reason) => reason === 'error' || finishKinds.has(String(reason).toLowerCase());
+
+// The members of a chunk without choices that is not an error.
+const chunkKeys = new Set(['id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider']);
+
+// chatError returns the error in an event of Chat Completions: in a member, flat (vLLM), by the name of the event, or as a reason to finish.
+function chatError(e, name, failure) {
+  const fault = new Fault().read(e.error);
+  for (const choice of items(e.choices)) fault.read(choice?.error); // OpenRouter
+  fault.base(e.base_resp);
+  const groq = e.x_groq?.error;
+  if (typeof groq === 'string' && groq) { fault.seen = true; fault.code = /^[\w.:/-]{1,64}$/.test(groq) ? groq : fault.code; } else fault.read(groq);
+  if (fault.seen) return fault.error;
+  const aside = !('choices' in e) && Object.keys(e).some((key) => !chunkKeys.has(key));
+  if (name === 'error' || e.object === 'error' || aside) {
+    const flat = faultIn(e);
+    if (name === 'error' || e.object === 'error' || flat.seen || flat.known) return flat.error;
+  }
+  return failure && { ...new Fault().error, type: failure };
+}
+
+// flatError returns the error of an event of Responses, which has it in a member or in its own.
+function flatError(e) {
+  const fault = new Fault().read(e.error);
+  if (!fault.seen) for (const key of ['code', 'message', 'status', 'retry_after']) if (key in e) fault.member(key, e[key]);
+  return fault.error;
+}
+
+// errorIn returns the error in the body of a response with an error status, whatever form the body has.
+function errorIn(body, headers) {
+  body = body.replace(/^\ufeff/, '');
+  const start = body.trimStart()[0];
+  const found = start === '<' ? undefined : jsonIn(body);
+  const fault = faultIn(Array.isArray(found) ? found.find(isObject) : found);
+  if (!fault.shaped && fault.words.length === 0 && (start !== '{' || !found)) fault.say(body); // a text or a page
+  const e = fault.error;
+  const aws = shapeName(headers.get('x-amzn-errortype') ?? '');
+  if (!e.type && names.has(nameIn(aws))) Object.assign(e, { type: aws, shaped: true });
+  return e;
+}
+
+// jsonIn returns the document in a text, which may have something around it.
+const jsonIn = (text) => safely(() => JSON.parse(text)) ?? safely(() => JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)));
+
+// The catalogue.
+
+const names = new Map(Object.entries(catalogue.names));
+const finishKinds = new Map(Object.entries(catalogue.finishReasons));
+const phraseRules = catalogue.phrases.map(([text, rule], place) => ({ text, rule, place })); // the longest first
+const intermediaries = new Set(catalogue.intermediaryServers);
+
+// What decides, from the weakest on: any status, a name of many errors, a status that names a cause, a type, a phrase, a code that names
+// the cause. Of several the strongest decides, of equal ones the first.
+const strengths = ['nothing', 'class', 'family', 'status', 'type', 'phrase', 'specific'];
+
+// meaningOf returns { kind, history, intermediary, by } of an error under the status of the response.
+function meaningOf(responseStatus, error) {
+  const said = [error.code, error.type];
+  const status = responseStatus >= 400 ? responseStatus : error.status || statusIn(said[0]) || statusIn(said[1]);
+  let best = { kind: 'unknown', by: 'nothing' };
+  let intermediary = false;
+  const take = ([kind, own, history, , front], by = own) => {
+    if (strengths.indexOf(by) > strengths.indexOf(best.by)) best = { kind, history: history || undefined, by };
+    intermediary ||= front === 1;
+  };
+  for (const [i, name] of said.map(nameIn).entries()) {
+    const rule = ruleOf(name, status);
+    if (rule) take(rule, i > 0 && rule[1] === 'specific' ? 'type' : rule[1]);
+    else if (finishKinds.has(name)) take([finishKinds.get(name), 'type']);
+  }
+  for (const { rule } of error.phrases) if (!rule[3] || rule[3] === status || !status) take(rule);
+  if (catalogue.statuses[status]) take([catalogue.statuses[status], 'status']);
+  if (status >= 400) take([status >= 500 ? 'server_error' : 'invalid_request', 'class']);
+  return { ...best, intermediary };
+}
+
+// ruleOf returns the rule of a name under a status.
+function ruleOf(name, status) {
+  const rules = names.get(name) ?? [];
+  return rules.find(([, , , only]) => !only || only === status) ?? (status ? undefined : rules[0])
+    ?? (name.includes('perday') ? ['quota_exhausted', 'specific'] : undefined); // Google's quotas of a day
+}
+
+// nameIn returns a name as the catalogue has it.
+const nameIn = (said = '') => (said.length > 80 ? '' : said.toLowerCase());
+const isGeneral = (name) => !names.get(nameIn(name))?.some(([, by]) => by === 'specific'); // another name may say more
+const statusIn = (text) => (/^[45]\d\d$/.test(text) ? Number(text) : 0);
+
+// plain returns a text as it reads however often it was quoted.
+const plain = (text) => text.slice(0, maxMessage).replaceAll('\\', '').replace(/[\0- ]+/g, ' ');
+
+const longest = (found) => [...new Set(found)].sort((a, b) => a.place - b.place).slice(0, 4);
+
+function phrasesIn(text) {
+  const words = plain(text).toLowerCase();
+  return longest(phraseRules.filter((p) => words.includes(p.text)));
+}
+
+// namesIn returns the first known code and type that a text quotes: gateways put the error of a provider into their own message.
+function namesIn(text) {
+  const found = {};
+  for (const [, key, , value] of plain(text).matchAll(/(\w+)["'] *: *(["'])(.*?)\2/g)) {
+    if (/^(code|reason|error_code)$/.test(key) && names.has(nameIn(value))) found.code ??= value;
+    else if (/^(type|status|__type|error_type)$/.test(key) && names.has(nameIn(value))) found.type ??= value;
+    else if (key === 'quotaId' && nameIn(value).includes('perday')) found.code = value;
+  }
+  return found;
+}
+
+// Waits, in seconds.
+
+const maxWait = 86400;
+const within = (seconds) => (seconds > 0 ? Math.min(seconds, maxWait) : 0);
+const waitBefore = /(?:\b(?:in|after|within|for)|\bwait)\s+(?:about |another |approximately |~)?(?=\d)/gi;
+const resetBefore = /\b(?:at|on|until)\s+(?=\d)/gi;
+const waits = /again|retry|etry|reset|wait|available|refill|renew|replenish|refresh|restore|cool|unlock|until/i; // "100 requests in 5 hours" is no wait
+const units = new Map([[0.001, 'ms millisecond milliseconds'], [1, 's sec secs second seconds'], [60, 'm min mins minute minutes'],
+  [3600, 'h hr hrs hour hours'], [86400, 'd day days'], [604800, 'week weeks']].flatMap(([n, all]) => all.split(' ').map((unit) => [unit, n])));
+
+// waitIn returns the wait that a message asks for: "try again in 1m3.5s", "resets at 2026-05-15T15:00:00Z"; 0: none.
+function waitIn(message) {
+  for (const [before, read] of [[waitBefore, delayIn], [resetBefore, momentIn]]) {
+    for (const found of [...message.matchAll(before)].slice(0, 8)) {
+      const end = found.index + found[0].length;
+      const after = waits.test(message.slice(Math.max(0, found.index - 60), end)) ? read(message.slice(end)) : 0;
+      if (after > 0) return after;
+    }
+  }
+  return 0;
+}
+
+// delayIn reads a sequence of durations: 6m0s, 20ms, 1.5 seconds.
+function delayIn(text) {
+  for (let sum = 0; ;) {
+    const [all, number, unit] = /^([\d.]{0,12}) *([a-z]*)/i.exec(text);
+    if (!/\d/.test(number) || Number.isNaN(Number(number)) || !units.has(unit)) return sum;
+    sum = within(sum + Number(number) * units.get(unit));
+    text = text.slice(all.length);
+  }
+}
+
+// momentIn returns the time until a moment: a date and a time, of UTC if it has no zone, or seconds or milliseconds since 1970.
+function momentIn(text) {
+  const [date, day, time, zone] = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?/.exec(text) ?? [];
+  if (date) return within((Date.parse(`${day}T${time}${zone ?? 'Z'}`) - Date.now()) / 1000);
+  const at = Number(/^[\d.]*/.exec(text)[0].replace(/\.$/, ''));
+  return at >= 1e6 ? within((at > 1e11 ? at / 1000 : at) - Date.now() / 1000) : 0;
+}
+
+// retryAfter returns the wait that the headers ask for, against the sender's own clock where it says what it is.
+function retryAfter(headers) {
+  const said = (name) => headers.get(name) || undefined;
+  const now = Date.parse(said('date')) || Date.now();
+  const ms = Number(said('retry-after-ms'));
+  if (!Number.isNaN(ms)) return within(ms / 1000);
+  const after = said('retry-after');
+  if (after) return within(Number.isNaN(Number(after)) ? (Date.parse(after) - now) / 1000 : Number(after));
+  const resets = ['requests', 'tokens', 'input-tokens', 'output-tokens'] // of Anthropic, those that are used up
+    .filter((limit) => said(`anthropic-ratelimit-${limit}-remaining`) === '0').map((limit) => Date.parse(said(`anthropic-ratelimit-${limit}-reset`)));
+  if (said('anthropic-ratelimit-unified-status') === 'rejected') resets.push(Number(said('anthropic-ratelimit-unified-reset')) * 1000); // of a plan
+  return Math.max(0, ...resets.map((at) => within((at - now) / 1000)));
+}
+
+// isIntermediary reports whether an error response, which does not have the form of a provider's, comes from something in front of
+// the provider: a page, problem details or an empty body with its headers, or a status that only such a server has.
+function isIntermediary(status, headers, body) {
+  if (catalogue.intermediaryStatuses.includes(status) || headers.get('cf-mitigated')) return true;
+  const type = (headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
+  const page = type === 'text/html' || body.trim().startsWith('<');
+  if (!page && type !== 'application/problem+json' && body.trim()) return false;
+  return page || intermediaries.has((headers.get('server') ?? '').split('/')[0].toLowerCase()) || headers.has('cf-ray') || headers.has('via');
+}
+
+// kindByHeaders corrects a kind by what only headers say: a CDN wants a person, or the provider advises for or against another attempt.
+function kindByHeaders({ kind, by }, headers) {
+  const advice = headers.get('x-should-retry');
+  if (headers.get('cf-mitigated')?.toLowerCase() === 'challenge') return 'permission';
+  if (advice === 'false' && kind === 'rate_limited') return 'quota_exhausted';
+  if (advice === 'true' && kind === 'invalid_request' && strengths.indexOf(by) <= strengths.indexOf('family')) return 'rate_limited';
+  return kind;
 }
 
 // The causes by the codes of undici and of the system: [cause, stage].
@@ -1016,14 +1433,18 @@ function failed(span, type) {
   span.setStatus({ code: SpanStatusCode.ERROR });
 }
 
-function retryAfter(headers) {
-  const ms = Number(headers.get('retry-after-ms') ?? NaN);
-  const s = Number.isNaN(ms) ? Number(headers.get('retry-after') ?? NaN) : ms / 1000;
-  return s > 0 ? s : undefined;
-}
-
 // safeName returns a name, a code or an id, or 'redacted' if it does not look like one.
 const safeName = (said) => (said == null ? undefined : /^[\w.:/@-]{1,128}$/.test(said) ? String(said) : 'redacted');
+
+// product returns what is recorded of a User-Agent: its first product with the version, such as codex_exec/0.169.0, or alone if what
+// follows is no version. The rest may name the user's machine.
+function product(agent) {
+  const [first, name, version] = /^([\w.:-]{1,64})\/([\w.:-]{1,64})(?= |$)/.exec(agent ?? '') ?? [];
+  return /^v?\d/.test(version) ? first : name;
+}
+
+// safeCode is safeName for the code of an error.
+const safeCode = (said) => (/^[\w.:-]{1,80}$/.test(said) ? said : 'redacted');
 
 const ids = (list) => list.slice(-64).map(safeName).filter(Boolean);
 

@@ -183,7 +183,7 @@ test('a count of zero is recorded only if everything was read', async () => {
   for (const [name, chunks, { to = url, texts, error } = {}] of [
     ['an event without its blank line', [chunk({ role: 'assistant' }), text.trimEnd()], { error: cut }],
     ['a line that was cut', [chunk({ role: 'assistant' }), 'data: {"cho'], { error: cut }],
-    ['events one newline apart', [text.trimEnd() + '\n' + text]],
+    ['an event and no event, one newline apart', [text.trimEnd() + '\ndata: nothing\n\n'], { texts: 1 }],
     ['a line that is not JSON', ['data: nothing\n\n', text], { texts: 1 }],
     ['a field of another name', [' data: {}\n\n']],
     ['a delta of another kind', [chunk({ video: { id: 'v' } })]],
@@ -207,6 +207,13 @@ test('a count of zero is recorded only if everything was read', async () => {
   });
   assert.equal(span.attributes['llm.stream.unread'], undefined);
   assert.equal(span.attributes['llm.stream.text_chunks'], 0);
+});
+
+test('events one newline apart are read', async () => {
+  const text = chunk({ content: 'x' });
+  const [span] = await spansOf(async () => { await (await factsFetch(answering([text.trimEnd() + '\n' + text, chunk({}, 'stop')]).fetch)(url, ask())).text(); });
+  assert.equal(span.attributes['llm.stream.text_chunks'], 2);
+  assert.equal(span.attributes['llm.stream.unread'], undefined);
 });
 
 test('text that comes without deltas is text', async () => {

@@ -108,8 +108,7 @@ func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpo
 	if err := errors.Join(json.NewEncoder(file).Encode(tasks), file.Close()); err != nil {
 		return Report{}, fmt.Errorf("write the tasks of %s: %w", producer, err)
 	}
-	cmd := exec.CommandContext(ctx, a.node, "run.mjs", producer, file.Name())
-	cmd.Dir = a.dir
+	cmd := a.Command(ctx, "run.mjs", producer, file.Name())
 	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint)
 	if httpSpans {
 		cmd.Env = append(cmd.Env, "NODE_HTTP_SPANS=1")
@@ -141,10 +140,15 @@ func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpo
 	return report, lines.Err()
 }
 
+// Command returns the command that runs a program of examples/node.
+func (a *Agents) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, a.node, args...)
+	cmd.Dir = a.dir
+	return cmd
+}
+
 // Test runs the tests of a file of examples/node and returns Node's output.
 func (a *Agents) Test(ctx context.Context, file string) (string, error) {
-	cmd := exec.CommandContext(ctx, a.node, "--test", file)
-	cmd.Dir = a.dir
-	out, err := cmd.CombinedOutput()
+	out, err := a.Command(ctx, "--test", file).CombinedOutput()
 	return string(out), err
 }

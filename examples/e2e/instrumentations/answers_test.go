@@ -1,0 +1,273 @@
+package instrumentations
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/otelllm/otelllm-go/examples/internal/built"
+	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// answer is an answer of a model server, as answers.mjs and answers.py read it, and the
+// request.
+type answer struct {
+	name        string
+	ofCatalogue bool
+
+	Path    string            `json:"path"`
+	Request string            `json:"request"`
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// TestErrorsInNode requires that otelllm-facts.mjs records the same facts as the transport for
+// each error in the catalogue.
+func TestErrorsInNode(t *testing.T) {
+	agents := nodeagent.Find(t)
+	compareAnswers(t, func(file string) *exec.Cmd { return agents.Command(t.Context(), "answers.mjs", file) })
+}
+
+func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
+	answers := slices.Concat(catalogueAnswers(t), otherAnswers())
+	file := filepath.Join(t.TempDir(), "answers.json")
+	list, err := json.Marshal(answers)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, list, 0o600))
+
+	cmd := command(file)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	require.Len(t, lines, len(answers))
+
+	errors := 0
+	for i := range answers {
+		var recorded map[string]any
+		require.NoError(t, json.Unmarshal([]byte(lines[i]), &recorded))
+		want, got := compared(factsInGo(t, &answers[i])), compared(recorded)
+		if after, ok := want["llm.retry.after"].(float64); ok {
+			// A wait until a moment: the clock goes on between the answers.
+			assert.InDelta(t, after, got["llm.retry.after"], 120, "%s: %s", answers[i].name, answers[i].Body)
+			if after > 1000 {
+				got["llm.retry.after"] = after
+			}
+		}
+		if want["llm.provider_error.kind"] == nil && answers[i].ofCatalogue { // no error in the form of this protocol
+			assert.Nil(t, got["llm.provider_error.kind"], "%s: %s", answers[i].name, answers[i].Body)
+			continue
+		}
+		errors++
+		assert.Equal(t, want, got, "%s: %s", answers[i].name, answers[i].Body)
+	}
+	assert.Greater(t, errors, 1500)
+	t.Logf("%d answers, %d of them errors", len(answers), errors)
+}
+
+// catalogueAnswers returns the bodies of the catalogue's entries, as a response with an error
+// status and inside a response with the status 200, in each protocol that the helpers read.
+func catalogueAnswers(t *testing.T) (answers []answer) {
+	file, err := os.ReadFile(filepath.Join(built.Root(t), "otelllm", "internal", "catalogue", "errors.yaml"))
+	require.NoError(t, err)
+	var entries []struct {
+		ID, Code, Type, Phrase, Example string
+
+		Status  int
+		InBand  bool `yaml:"in_band"`
+		Headers map[string]string
+	}
+	require.NoError(t, yaml.Unmarshal(file, &entries))
+	for _, e := range entries {
+		body := e.Example
+		if body == "" && e.Code+e.Type+e.Phrase != "" { // what the source does not show has the usual form
+			usual, err := json.Marshal(map[string]any{"error": map[string]any{"message": "Sorry: " + e.Phrase + ".", "type": e.Type, "code": e.Code}})
+			require.NoError(t, err)
+			body = string(usual)
+		}
+		status := e.Status
+		if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 && status == 0 && !e.InBand {
+			status = n
+		}
+		for path, request := range requests {
+			add := func(form string, status int, media, body string) {
+				headers := map[string]string{"Content-Type": media}
+				maps.Copy(headers, e.Headers)
+				maps.DeleteFunc(headers, func(name, _ string) bool { return strings.HasPrefix(name, ":") }) // of AWS' event streams
+				answers = append(answers, answer{e.ID + " " + form + " " + path, true, path, request, status, headers, body})
+			}
+			if status >= 400 {
+				add("refused", status, mediaOf(body), body)
+			}
+			if status >= 400 && len(e.Headers) == 0 && json.Valid([]byte(body)) { // gateways put it into their own, as text
+				quoted, err := json.Marshal(body)
+				require.NoError(t, err)
+				add("raw", status, "application/json", fmt.Sprintf(`{"error":{"message":"Provider returned error","code":%d,"metadata":{"raw":%s}}}`, status, quoted))
+				add("in words", status, "text/plain", "an error from upstream: "+body)
+			}
+			if e.InBand || e.Status == 0 {
+				add("in a stream", 200, "text/event-stream", body+"\n\n") // an event or, without framing, a bare object
+			}
+			if (e.InBand || e.Status == 0) && json.Valid([]byte(body)) {
+				add("in an event", 200, "text/event-stream", "data: "+body+"\n\n")
+				add("as a document", 200, "application/json", body)
+			}
+		}
+	}
+	return answers
+}
+
+// requests are a request of each protocol that the helpers read.
+var requests = map[string]string{
+	"/v1/chat/completions": `{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`,
+	"/v1/responses":        `{"model":"m","stream":true,"input":"x"}`,
+	"/v1/messages":         `{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"x"}]}`,
+}
+
+// otherAnswers returns answers for what the catalogue's do not have: waits and servers in front
+// of the provider by their headers, and facts about tools.
+func otherAnswers() (answers []answer) {
+	for i, headers := range []map[string]string{
+		{"Retry-After": "7"},
+		{"Retry-After": "7200"},
+		{"Retry-After": "soon"},
+		{"Retry-After-Ms": "1500", "Retry-After": "7"},
+		{"Retry-After": "Sat, 28 Nov 2026 12:00:30 GMT", "Date": "Sat, 28 Nov 2026 12:00:00 GMT"},
+		{"Anthropic-Ratelimit-Tokens-Remaining": "0", "Anthropic-Ratelimit-Tokens-Reset": "2026-11-28T12:01:00Z", "Date": "Sat, 28 Nov 2026 12:00:00 GMT"},
+		{"Anthropic-Ratelimit-Unified-Status": "rejected", "Anthropic-Ratelimit-Unified-Reset": "1795867300", "Date": "Sat, 28 Nov 2026 12:00:00 GMT"},
+		{"X-Should-Retry": "false"},
+		{"X-Should-Retry": "true"},
+		{"Cf-Mitigated": "challenge"},
+		{"Server": "nginx/1.25.3"},
+		{"Server": "uvicorn"},
+		{"Via": "1.1 proxy"},
+		{"Cf-Ray": "8f0c1e2d3a4b5c6d-FRA"},
+		{"Content-Type": "application/problem+json", "Server": "envoy"},
+	} {
+		for status, body := range map[int]string{
+			429: `{"error":{"message":"slow down, try again in 2m3.5s"}}`, 400: `{"error":{"message":"x"}}`, 503: "", 502: "<html>", 500: "Internal error", 407: "", 524: "",
+		} {
+			answers = append(answers, answer{fmt.Sprintf("headers %d", i), false, "/v1/messages", requests["/v1/messages"], status, headers, body})
+		}
+	}
+	stream := func(name, path, request string, events ...string) {
+		body := "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
+		answers = append(answers, answer{name, false, path, request, 200, map[string]string{"Content-Type": "text/event-stream"}, body})
+	}
+	for _, input := range []string{`{\"a\":1}`, `{\"a\":`, `no JSON`, ``} {
+		stream("a call with "+input, "/v1/chat/completions", `{"model":"m","stream":true,"max_completion_tokens":50,"max_tokens":60,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"pay"}}]}`,
+			`{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"pay","arguments":""}}]},"finish_reason":null}]}`,
+			`{"id":"c1","model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"`+input+`"}}]},"finish_reason":null}]}`,
+			`{"id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`)
+		stream("a call with "+input, "/v1/responses", `{"model":"m","stream":true,"max_output_tokens":50,"input":"x","tools":[{"type":"function","name":"pay"},{"type":"web_search"}]}`,
+			`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`,
+			`{"type":"response.output_item.added","output_index":0,"item":{"type":"web_search_call","id":"ws_1","status":"in_progress"}}`,
+			`{"type":"response.output_item.done","output_index":0,"item":{"type":"web_search_call","id":"ws_1","status":"completed"}}`,
+			`{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"call_1","name":"pay","arguments":""}}`,
+			`{"type":"response.function_call_arguments.delta","output_index":1,"item_id":"fc_1","delta":"`+input+`"}`,
+			`{"type":"response.function_call_arguments.done","output_index":1,"item_id":"fc_1","arguments":"`+input+`"}`,
+			`{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_1","call_id":"call_1","name":"pay","arguments":"`+input+`","status":"completed"}}`,
+			`{"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed","output":[]}}`)
+		stream("a call with "+input, "/v1/messages", `{"model":"m","stream":true,"max_tokens":50,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"toolu_0","name":"look","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_0"}]}],"tools":[{"name":"pay","input_schema":{}},{"type":"code_execution_20250825","name":"code_execution"}]}`,
+			`{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"bash_code_execution","input":{}}}`,
+			`{"type":"content_block_stop","index":0}`,
+			`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"pay","input":{}}}`,
+			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"`+input+`"}}`,
+			`{"type":"content_block_stop","index":1}`,
+			`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":5}}`, `{"type":"message_stop"}`)
+	}
+	return answers
+}
+
+// mediaOf returns the Content-Type that servers send with a body.
+func mediaOf(body string) string {
+	switch {
+	case strings.HasPrefix(body, "<"):
+		return "text/html"
+	case json.Valid([]byte(body)):
+		return "application/json"
+	default:
+		return "text/plain"
+	}
+}
+
+// userAgent is that of the agents, of which the first product is recorded.
+const userAgent = "coder/1.2.3 (host of alice)"
+
+// factsInGo returns what the transport records of an answer.
+func factsInGo(t *testing.T, a *answer) map[string]any {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	transport := otelllm.NewTransport(answering{a}, otelllm.WithTracerProvider(provider), otelllm.WithoutInferredRuns())
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://model.example"+a.Path, strings.NewReader(a.Request))
+	require.NoError(t, err)
+	req.Header.Set("User-Agent", userAgent)
+	resp, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Len(t, spans.Ended(), 1)
+	facts := map[string]any{}
+	for _, kv := range spans.Ended()[0].Attributes() {
+		facts[string(kv.Key)] = kv.Value.AsInterface()
+	}
+	text, err := json.Marshal(facts)
+	require.NoError(t, err)
+	facts = nil
+	require.NoError(t, json.Unmarshal(text, &facts))
+	return facts
+}
+
+// answering is a server that always gives one answer.
+type answering struct{ answer *answer }
+
+// RoundTrip implements [http.RoundTripper].
+func (s answering) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, req.Body)
+	header := http.Header{}
+	for name, value := range s.answer.Headers {
+		header.Set(name, value)
+	}
+	return &http.Response{
+		StatusCode: s.answer.Status, Header: header, Body: io.NopCloser(strings.NewReader(s.answer.Body)), ContentLength: int64(len(s.answer.Body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+	}, nil
+}
+
+// timed are the facts that are times of this run of the test.
+var timed = regexp.MustCompile(`^llm\.stream\.(time_to_|last_progress|longest_gap)`)
+
+// compared returns the facts that have to be the same.
+func compared(facts map[string]any) map[string]any {
+	same := map[string]any{}
+	for name, value := range facts {
+		if !strings.HasPrefix(name, "llm.") && name != "gen_ai.request.max_tokens" && name != "user_agent.original" || timed.MatchString(name) {
+			continue
+		}
+		same[name] = value
+	}
+	return same
+}
