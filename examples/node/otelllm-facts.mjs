@@ -296,6 +296,7 @@ class Recording {
     this.document = this.status >= 400 || type.includes('json');
     if (!this.document && !type.includes('event-stream')) this.state.violation = 'unexpected_content_type';
     if (!response.body) {
+      this.read = true;
       this.end('eof');
       return response;
     }
@@ -438,6 +439,7 @@ class Recording {
           if (!this.over) ended(this.state);
           return;
         }
+        this.read = true;
         if (this.status >= 400) return; // endingOf reads what there is
         const body = JSON.parse(this.rest ?? '');
         this.state.events++;
@@ -529,7 +531,7 @@ class Recording {
     if (this.status < 400) return refusal;
     return {
       ...refusal, kind: kindByHeaders(meaning, this.headers), after: retryAfter(this.headers) || error.after,
-      intermediary: !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.rest ?? '')),
+      intermediary: !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.read ? this.rest ?? '' : undefined)),
     };
   }
 }
@@ -1351,12 +1353,13 @@ function retryAfter(headers) {
 }
 
 // isIntermediary reports whether an error response, which does not have the form of a provider's, comes from something in front of
-// the provider: a page, problem details or an empty body with its headers, or a status that only such a server has.
+// the provider: a page, problem details or an empty body with its headers, or a status that only such a server has. body is undefined if it
+// was not read.
 function isIntermediary(status, headers, body) {
   if (catalogue.intermediaryStatuses.includes(status) || headers.get('cf-mitigated')) return true;
   const type = (headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
-  const page = type === 'text/html' || body.trim().startsWith('<');
-  if (!page && type !== 'application/problem+json' && body.trim()) return false;
+  const page = type === 'text/html' || body?.trim().startsWith('<');
+  if (!page && type !== 'application/problem+json' && body?.trim() !== '') return false;
   return page || intermediaries.has((headers.get('server') ?? '').split('/')[0].toLowerCase()) || headers.has('cf-ray') || headers.has('via');
 }
 

@@ -216,6 +216,29 @@ test('events one newline apart are read', async () => {
   assert.equal(span.attributes['llm.stream.unread'], undefined);
 });
 
+test('an error whose body was not read does not say who sent it', async () => {
+  for (const [body, read, intermediary] of [['', true, true], ['', false, undefined], ['{"error":{"code":"server_error"}}', true, undefined]]) {
+    const answer = async () => new Response(body, { status: 500, headers: { 'cf-ray': '1', 'content-type': 'application/json' } });
+    const [span] = await spansOf(async () => {
+      const response = await factsFetch(answer)(url, ask());
+      await (read ? response.text() : response.body.cancel());
+    });
+    assert.equal(span.attributes['llm.provider_error.kind'], 'server_error');
+    assert.equal(span.attributes['llm.provider_error.intermediary'], intermediary);
+  }
+});
+
+test('the words of an error decide, and are not recorded', async () => {
+  const error = { message: 'CANARY: your credit balance is too low. Try again in 13 hours.', type: 'invalid_request_error', code: null };
+  const [span] = await spansOf(async () => {
+    await (await factsFetch(answering([JSON.stringify({ error })], { type: 'application/json', status: 400 }).fetch)(url, ask())).text();
+  });
+  assert.equal(span.attributes['llm.provider_error.kind'], 'quota_exhausted');
+  assert.equal(span.attributes['llm.provider_error.code'], 'invalid_request_error');
+  assert.equal(span.attributes['llm.retry.after'], 13 * 3600);
+  assert.ok(!/CANARY|credit/.test(JSON.stringify(span.attributes)));
+});
+
 test('text that comes without deltas is text', async () => {
   const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
   for (const e of [

@@ -1,5 +1,6 @@
 """What happened to each model request, on spans of its own: the facts of docs/reference/attributes.md, from
-which llm_classify makes its verdicts. It needs the standard library, and httpx or aiohttp; copy this file.
+which llm_classify makes its verdicts. It needs the standard library, and httpx or aiohttp; copy this file and
+otelllm_catalogue.py.
 
     import otelllm_facts as facts
 
@@ -26,8 +27,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import codecs
+import collections
 import contextlib
 import contextvars
+import datetime
+import email.utils
 import errno
 import hashlib
 import heapq
@@ -51,6 +55,11 @@ import weakref
 import zlib
 
 try:
+    from . import otelllm_catalogue  # both files in a package
+except ImportError:
+    import otelllm_catalogue
+
+try:
     import httpx
 except ImportError:
     httpx = None
@@ -71,6 +80,7 @@ _lock = threading.RLock()  # of all counts and lists here; a finalizer may come 
 _numbers = random.Random()  # of ids; the application may seed the module's own
 
 _MAX_TEXT = 8 << 20  # characters of one event or document; the recording gives up on longer ones
+_MAX_ERROR = 64 << 10  # of a response with an error status, the characters that are read
 _MAX_REQUEST = 32 << 20  # bytes of a request that is parsed
 _MAX_PARTS = 1024  # tool calls and choices of one response; the recording gives up on more
 _OUTPUT_WAIT = 5.0  # seconds for which the span of a tool waits for the delivery of its output
@@ -108,6 +118,21 @@ def _name(said, form=_NAME):
         return None
     said = str(said)[:512]
     return said if form.fullmatch(said) and '://' not in said and not _TOKEN.search(said) and not _random(said) else 'redacted'
+
+
+def _code(said):
+    """Return the code of an error, None for none."""
+    said = _name(said or None)
+    return said if said is None or re.fullmatch(r'[\w.:-]{1,80}', said, re.ASCII) else 'redacted'
+
+
+def _product(agent):
+    """Return what is recorded of a User-Agent: its first product with the version, such as codex_exec/0.169.0, or alone if what
+    follows is no version. The rest may name the user's machine."""
+    found = re.match(r'([\w.:-]{1,64})/([\w.:-]{1,64})(?= |$)', agent or '', re.ASCII)
+    if not found or 'redacted' in (_name(found[1]), _name(found[2])):
+        return None
+    return found[0] if re.match('v?[0-9]', found[2]) else found[1]
 
 
 def _id(said):
@@ -878,14 +903,15 @@ class _State:
 
 class _Call:
     """A tool call. It keeps where its input is in JSON, and nothing of it."""
-    __slots__ = ('completed', 'depth', 'escaped', 'free', 'id', 'input', 'invalid', 'key', 'quoted', 'ready')
+    __slots__ = ('completed', 'depth', 'escaped', 'free', 'id', 'input', 'invalid', 'key', 'name', 'quoted', 'ready')
 
-    def __init__(self, key, id, free):
-        self.key, self.id, self.completed, self.ready = key, _id(id), False, False
+    def __init__(self, key, id, name, free):
+        self.key, self.id, self.name, self.completed, self.ready = key, _id(id), _name(name), False, False
         self.input, self.depth, self.quoted, self.escaped = 'empty', 0, False, False
         self.free, self.invalid = free, False  # free: its input is text of any form
 
-    tokens = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+')
+    tokens = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+|\s+')
+    scalar = re.compile('[0-9+.Ea-z-]+')  # the characters of numbers and literals
 
     def follow(self, text):
         for c in self.tokens.findall(text):
@@ -899,7 +925,11 @@ class _Call:
                     if self.depth == 0:
                         self.input = 'whole'
                 continue
-            if self.input == 'whole':
+            if c.isspace():
+                if self.input == 'scalar':
+                    self.input = 'whole'
+                continue
+            if self.input == 'whole' or self.input == 'scalar' and not self.scalar.fullmatch(c):
                 self.input = 'broken'
             elif self.input == 'empty':
                 self.input = 'open'
@@ -914,7 +944,7 @@ class _Call:
                 if self.depth <= 0:
                     self.input = 'broken' if self.depth < 0 else 'whole'
             elif self.depth == 0:
-                self.input = 'scalar'  # it may be whole with each of its characters
+                self.input = 'scalar' if self.scalar.fullmatch(c) else 'broken'  # a scalar may be whole with each of its characters
 
 
 class _Recording:
@@ -924,15 +954,17 @@ class _Recording:
         self.protocol, self.state, self.once, self.timeout = protocol, _State(), [None], timeout
         self.scope, self.around = _current.get(), sys.exc_info()[1]
         self.run = self.scope.within if self.scope is not None else None
-        self.status = self.to_headers = self.retry_after = self.request_id = self.first = self.last = self.gap = None
+        self.status = self.to_headers = self.headers = self.request_id = self.first = self.last = self.gap = None
         self.document = self.lost = self.over = self.skip = self.connected = False
         self.parts, self.data, self.held, self.closing, self.decoder, self.unzip, self.reused, self.peer = [], None, 0, False, None, None, None, None
+        self.event_name = self.form = None
+        self.read = False  # the body was read to its end
         retries = headers.get('x-stainless-retry-count') or ''
         self.span = _start_span('chat', 3, self.run.span if self.run else None, {
             'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider,
             'server.address': _name(host), 'server.port': port or (443 if scheme == 'https' else 80),
             'llm.request.attempt': int(retries) + 1 if re.fullmatch('[0-9]{1,4}', retries) else None,
-            'llm.run.id': self.run.span.span_id if self.run else None,
+            'llm.run.id': self.run.span.span_id if self.run else None, 'user_agent.original': _product(headers.get('user-agent')),
             'gen_ai.agent.name': self.run.agent if self.run else None, 'gen_ai.conversation.id': self.run.conversation if self.run else None,
         })
         _begun(self.run, 'requests')
@@ -997,7 +1029,7 @@ class _Recording:
         """The headers of the response have arrived. decoded says that the body comes without its content coding."""
         kind = headers.get('content-type') or ''
         self.status, self.to_headers = status, self.seconds()
-        self.retry_after = _retry_after(headers)
+        self.headers = headers
         self.request_id = next((v for v in map(headers.get, ('x-request-id', 'request-id', 'cf-ray')) if v), None)
         self.document = status >= 400 or 'json' in kind
         if not self.document and 'event-stream' not in kind:
@@ -1031,6 +1063,8 @@ class _Recording:
     def take(self, text):
         if not text:
             return
+        if (self.status or 0) >= 400:
+            text = text[:_MAX_ERROR - self.held]
         self.held += len(text)
         if self.held > _MAX_TEXT:
             raise ValueError('too long to follow')
@@ -1060,21 +1094,45 @@ class _Recording:
         if line.startswith(':'):
             self.state.keepalives += 1
         elif line.startswith('data:'):
+            if self.data is not None and _safely(json.loads, '\n'.join(self.data)) is not None:
+                self.dispatch()  # some servers end an event with one newline
             if self.data is None:
                 self.data = []
             self.data.append(line[6:] if line[5:6] == ' ' else line[5:])
+        elif line.startswith('event:'):
+            self.event_name = line[6:].strip()
+        elif re.match(r'(error: ?)?\{', line):
+            self.stray(line[line.index('{'):])
         elif line == '':
-            if self.data is not None:
-                data, self.data = '\n'.join(self.data), None
-                self.event(data)
+            self.dispatch()
         elif not re.match('(event|id|retry)(:|$)', line):
             self.state.unread = True
 
     first_line, left = True, None
 
-    def event(self, data):
+    def dispatch(self):
+        data, name = self.data, self.event_name
+        self.data = self.event_name = None
+        if data is not None:
+            self.event('\n'.join(data), name)
+
+    def stray(self, text):
+        """Read an object that a server wrote without framing, or in a field of its own (llama.cpp): mostly an error."""
+        fault = _fault_in(_safely(json.loads, text))
+        if not fault.seen and not fault.known():
+            self.state.unread = True
+            return
+        self.state.events += 1
+        _fail(self.state, fault.error())
+        self.await_end()
+
+    def event(self, data, name=None):
         s, at = self.state, self.seconds()
+        if not data.strip():  # a heartbeat, which has at most a name
+            s.keepalives += 1
+            return
         if data == '[DONE]':
+            s.events += 1
             if not s.terminal:
                 _unstated(s, self.protocol)
             s.terminal = True
@@ -1085,23 +1143,44 @@ class _Recording:
                 s.violation = s.violation or 'malformed_event'
                 s.unread = True
                 return
-            if event.get('type') == 'ping':
+            if event.get('type') in ('ping', 'keepalive', 'codex.rate_limits', 'codex.response.metadata'):
                 s.keepalives += 1
                 return
-            self.protocol.event(event, s)
+            self.saw_form(event)
+            self.protocol.event(event, s, name)
             if s.events:
                 self.gap = max(self.gap or 0.0, at - self.last)
             else:
                 self.first = at
             s.events += 1
             self.last = at
-        # This is the protocol's final event: nothing after it counts. After an error, more may still reach the client.
+        # This is the protocol's final event: nothing after it counts.
         if s.terminal and s.error is None:
             self.end('close')
-        elif s.error is not None and not self.closing:
+        elif s.error is not None:
+            self.await_end()
+
+    def await_end(self):
+        """Give what may still reach the client after an error a second."""
+        if not self.closing:
             self.closing = True
             mine = weakref.ref(self)
             _sender.later(1.0, lambda: (lambda r: r and r.end('close'))(mine()))
+
+    def saw_form(self, said):
+        """Record whether one of the objects of the body had the form of the protocol. Gateways answer on the path of one protocol in
+        the form of another: nothing is known of how such an answer ends, so it is unread, and not a failure."""
+        if self.form != 'own' and isinstance(said, dict) and said:
+            self.form = 'own' if self.protocol.own(said) else 'foreign'
+
+    def unknown(self):
+        s = self.state
+        return (self.form == 'foreign' and s.error is None and not (s.complete or self.answered() or s.finish or s.id)
+                and (s.unread or self.document))
+
+    def answered(self):
+        s = self.state
+        return bool(s.text or s.reasoning or s.calls or s.provider_tools)
 
     def eof(self):
         if not self.over and not self.lost:
@@ -1116,12 +1195,18 @@ class _Recording:
                 if self.protocol is _Messages and self.state.finish and not self.state.terminal:
                     _done(self.state)  # some servers send no message_stop
             return
-        body = json.loads(''.join(self.parts) or 'null')
         if self.status >= 400:
-            self.state.error = _error_in(body) or {}
-        else:
-            self.protocol.document(body, self.state)
+            self.read = True
+            return  # _ending reads what there is
+        s, body = self.state, json.loads(''.join(self.parts) or 'null')
+        s.events += 1
         self.last = self.seconds()
+        self.saw_form(body)
+        self.protocol.document(body, s)
+        if not self.answered() and not s.complete and s.error is None:
+            fault = _fault_in(body)  # an object that has nothing of an answer may say that it is an error
+            if fault.seen or fault.known():
+                _fail(s, fault.error())
 
     def guard(self, f, *args):
         """End the recording of the body if it cannot be followed."""
@@ -1162,11 +1247,13 @@ class _Recording:
         pending = not self.document and (self.data is not None or ''.join(self.parts).strip())
         if pending and not s.complete:
             s.unread = True  # the stream was cut inside an event
-        self.parts, self.data, self.decoder, self.unzip = [], None, None, None
+        if self.unknown():
+            self.lost = s.unread = True
         self.leave()
         c = _ending(self, how, error)
         self.peer = self.around = None
         _safely(self.settle, c)
+        self.parts, self.data, self.decoder, self.unzip, self.headers = [], None, None, None, None
         abort = c.get('abort')
         if abort is not None and abort.source == 'unknown' and self.run is not None and self.run.hold(self):
             return self.tell()
@@ -1194,27 +1281,19 @@ class _Recording:
         def count(n):
             return None if s.unread and not n else n
 
-        def named(some):
-            return None if s.unread and not some else _ids([x.id for x in some])
-
-        error = s.error
+        error = self.refusal() if s.error is not None else {}
+        whole = [x for x in calls if x.completed and x.id][-64:]
         facts = {
             'llm.stream.end': c.get('end'), 'llm.stream.phase': c.get('phase'),
             'http.response.status_code': status, 'llm.request.id': _id(self.request_id),
             'llm.stream.time_to_headers': self.to_headers, 'llm.stream.last_progress': self.last, 'llm.stream.longest_gap': self.gap,
             'gen_ai.response.time_to_first_chunk': self.first, 'llm.connection.reused': self.reused,
-            'llm.stream.bytes': s.bytes if status else None, 'llm.retry.after': self.retry_after,
+            'llm.stream.bytes': s.bytes if status else None,
             'llm.transport.stage': c.get('stage'), 'llm.transport.cause': c.get('cause'), 'llm.transport.code': c.get('code'),
             'llm.transport.error_chain': c.get('chain'),
             'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
         }
-        if error is not None:
-            said = error.get('code') if error.get('code') is not None else error.get('type')
-            said = _name(said)
-            facts.update({
-                'llm.provider_error.kind': _error_kind(status, error), 'llm.provider_error.code': said and said[:80],
-                'llm.provider_error.in_band': True if known else None,
-            })
+        facts.update(error)
         if known:
             finish = [_name(f) for f in s.finish] + (['error'] if c.get('due') else [])
             facts.update({
@@ -1223,8 +1302,9 @@ class _Recording:
                 'llm.stream.tool_inputs_started': count(len(calls)), 'llm.stream.tool_inputs_completed': count(sum(x.completed for x in calls)),
                 'llm.stream.tool_inputs_invalid': sum(x.invalid for x in calls) or None,
                 'llm.stream.tool_calls': count(sum(x.ready for x in calls)),
-                'llm.stream.tool_call_ids': named([x for x in calls if x.completed]),
-                'llm.stream.open_tool_call_ids': named([x for x in calls if not x.completed]),
+                'llm.stream.tool_call_ids': _ids([x.id for x in whole]) or None,
+                'llm.stream.tool_call_names': [x.name or '' for x in whole] if any(x.name for x in whole) else None,
+                'llm.stream.open_tool_call_ids': _ids([x.id for x in calls if not x.completed]) or None,
                 'llm.stream.provider_tools_started': count(s.provider_tools),
                 'llm.stream.provider_tools': [_name(t) for t in s.provider_tool_types[:64]] or None,
                 'gen_ai.response.id': _id(s.id), 'gen_ai.response.model': _name(s.model, _MODEL),
@@ -1238,14 +1318,30 @@ class _Recording:
         end = c.get('end')
         if end == 'http_error':
             self.span.fail(str(status))
-        elif error is not None:
-            self.span.fail(facts.get('llm.provider_error.code') or facts['llm.provider_error.kind'])
+        elif error:
+            code = error['llm.provider_error.code']
+            self.span.fail(code if code and code != 'redacted' else error['llm.provider_error.kind'])
         elif end == 'watchdog':
             self.span.fail('watchdog_timeout')
         elif abort is None and (c.get('cause') or end == 'no_response'):
             self.span.fail(c.get('cause') or (c.get('chain') or ['_OTHER'])[-1])
         elif end == 'terminal_event' and c.get('due'):
             self.span.fail('no_content')
+
+    def refusal(self):
+        """Return what is recorded of the error: what it means, its name, and the seconds to wait. A rate limit of more than ten
+        minutes is an exhausted quota: that rule is llm_classify's, by llm.retry.after."""
+        error, refused = self.state.error, self.status >= 400
+        meaning = _meaning_of(self.status, error)
+        kind, after, front = meaning.kind, error['after'], False
+        if refused:
+            kind, after = _kind_by_headers(meaning, self.headers), _retry_after(self.headers) or after
+            front = not error['shaped'] and (meaning.front or _is_intermediary(self.status, self.headers, ''.join(self.parts) if self.read else None))
+        return {
+            'llm.provider_error.kind': kind, 'llm.provider_error.code': _code(error['code'] or error['type']),
+            'llm.provider_error.in_band': not refused, 'llm.provider_error.history': meaning.history or None,
+            'llm.provider_error.intermediary': True if front else None, 'llm.retry.after': after or None,
+        }
 
 
 def _ending(r, how, error):
@@ -1266,7 +1362,7 @@ def _ending(r, how, error):
         phase = 'before_connection' if stage in ('dns', 'connect', 'tls', 'proxy') else 'awaiting_response' if stage else 'unknown'
         return {'end': 'no_response', 'phase': phase, 'chain': [_type(e) for e in _chain(error, r.around)[:5]], **broke}
     if r.status >= 400:
-        s.error = s.error if s.error is not None else {}  # its body was not read
+        s.error = _error_in(''.join(r.parts), r.headers)
         return {'end': 'http_error', 'phase': 'response_started'}
 
     def stop():
@@ -1303,12 +1399,6 @@ def _begin(method, scheme, host, port, path, headers, timeout=None):
     return _Recording(protocol, scheme, host, port, headers, timeout)
 
 
-def _retry_after(headers):
-    ms = _number(headers.get('retry-after-ms'), None)
-    seconds = _number(headers.get('retry-after'), None) if ms is None else ms / 1000
-    return seconds if seconds is not None and 0 < seconds < 1e9 else None
-
-
 # The protocols. event and document update the state.
 
 def _items(said):
@@ -1327,14 +1417,14 @@ def _thought(s):
     s.phase = 'reasoning'
 
 
-def _begin_call(s, key, id, part=None, free=False):
+def _begin_call(s, key, id, name, part=None, free=False):
     if len(s.calls) >= _MAX_PARTS:
         raise ValueError('too many calls to follow')
     if not all(k is None or isinstance(k, int) for k in (key if isinstance(key, tuple) else (key,))):
         raise ValueError('not an index')
     _leave(s)
     s.phase = 'tool_input'
-    s.writing = call = _Call(key, id, free)
+    s.writing = call = _Call(key, id, name, free)
     s.calls.append(call)
     s.by_key[key] = call
     _add_input(s, call, part)
@@ -1425,20 +1515,11 @@ def _done(s):
 
 
 def _fail(s, error):
-    if s.error is None:  # the first error is the cause
+    if s.error is None:
         s.error, s.terminal, s.complete = error, True, False
-
-
-def _error_in(body):
-    """Return the code and the type of the error in a body or an event, or None."""
-    if not isinstance(body, dict):
-        return None
-    e = body.get('error') or (body if body.get('code') or body.get('type') == 'error' else None)
-    if not e:
-        return None
-    if not isinstance(e, dict):
-        return {}
-    return {'code': e.get('code'), 'type': None if e.get('type') == 'error' else e.get('type')}
+        return
+    for key, value in error.items():  # the first error is the cause; a later one adds what the first lacks
+        s.error[key] = _longest(s.error[key] + value) if key == 'phrases' else s.error[key] or value
 
 
 def _offered(tools, ours):
@@ -1487,6 +1568,7 @@ _CHAT_KEYS = {'role', 'content', 'refusal', 'tool_calls', 'reasoning_content', '
 
 class _Chat:
     path, provider = '/chat/completions', 'openai'
+    own = staticmethod(lambda o: any(key in o for key in ('choices', 'error', 'request_id', 'x_groq')))
     members = set((_COMMON_MEMBERS + """messages audio functions function_call max_tokens max_completion_tokens modalities prediction verbosity web_search_options thinking
   enable_thinking""").split())
 
@@ -1508,9 +1590,9 @@ class _Chat:
         return tools + ['web_search'] if tools is not None and body.get('web_search_options') is not None else tools
 
     @staticmethod
-    def event(e, s):
+    def event(e, s, name=None):
         _identify(s, e)
-        usage = e.get('usage') or {}
+        failure, usage = None, e.get('usage') or {}
         _usage(s, usage.get('prompt_tokens'), usage.get('completion_tokens'))
         for choice in e.get('choices') or []:
             index, delta, reason = choice.get('index'), choice.get('delta') or {}, choice.get('finish_reason')
@@ -1528,25 +1610,31 @@ class _Chat:
             s.refused = s.refused or bool(delta.get('refusal'))
             for c in delta.get('tool_calls') or []:
                 key, custom = (index, c.get('index')), c.get('custom')
-                part = custom.get('input') if isinstance(custom, dict) else (c.get('function') or {}).get('arguments')
+                what = custom if isinstance(custom, dict) else c.get('function') or {}
+                part = what.get('input' if isinstance(custom, dict) else 'arguments')
                 if key in s.by_key:
+                    s.by_key[key].name = s.by_key[key].name or _name(what.get('name'))
                     _add_input(s, s.by_key[key], part)
                 else:
-                    _begin_call(s, key, c.get('id'), part, isinstance(custom, dict))
+                    _begin_call(s, key, c.get('id'), what.get('name'), part, isinstance(custom, dict))
             if reason is None:
                 continue
             _finished(s, 'refusal' if reason == 'stop' and s.refused else reason)  # OpenAI ends a refusal like an answer
-            if reason in ('length', 'content_filter', 'error'):
+            if _is_failure(reason):
+                failure = reason
+            if _is_failure(reason) or reason in ('length', 'content_filter'):
                 continue  # it may be cut inside a call
             for call in s.calls:
                 if call.key[0] == index:
                     _end_input(s, call)
                     call.ready = True
+        error = _chat_error(e, name, failure)
+        if error is not None:
+            _fail(s, error)
+            return
         s.complete = bool(s.choices) and all(s.choices.values())
         if s.complete:
             s.phase = 'tool_call_ready' if any(c.ready for c in s.calls) else 'stream_end'
-        if e.get('error'):
-            _fail(s, _error_in(e))
 
     @staticmethod
     def document(body, s):
@@ -1563,6 +1651,7 @@ class _Chat:
 
 class _Responses:
     path, provider = '/responses', 'openai'
+    own = staticmethod(lambda o: o.get('type') and not re.match('message_|content_block_', str(o['type'])) or 'output' in o or 'error' in o)
     members = set((_COMMON_MEMBERS + """access_programs background context_management conversation include input instructions max_output_tokens max_tool_calls moderation
   previous_response_id prompt text truncation client_metadata""").split())
     ends_with_outputs = _Chat.ends_with_outputs
@@ -1585,15 +1674,15 @@ class _Responses:
         return _offered(body.get('tools'), ('function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch'))
 
     @staticmethod
-    def event(e, s):
-        kind, item = str(e.get('type')), e.get('item') or {}
+    def event(e, s, name=None):
+        kind, item = str(e.get('type') or name), e.get('item') or {}
         ours = bool(_Responses.ours.fullmatch(str(item.get('type'))))
         _identify(s, e.get('response'))
         if kind == 'response.output_item.added':
             said = str(item.get('type'))
             _leave(s)
             if ours:
-                _begin_call(s, e.get('output_index'), item.get('call_id'), item.get('arguments'), said != 'function_call')
+                _begin_call(s, e.get('output_index'), item.get('call_id'), item.get('name'), item.get('arguments'), said != 'function_call')
             elif said == 'mcp_approval_request':
                 s.asks = True
             elif not _Responses.known.fullmatch(said):
@@ -1639,22 +1728,35 @@ class _Responses:
             _finished(s, why or ('approval_required' if s.asks else 'refusal' if s.refused else
                                  'tool_calls' if any(c.ready for c in s.calls) else 'stop'))
             _done(s)
-        elif kind == 'response.failed':
-            _fail(s, _error_in(e.get('response')) or {})
+        elif kind in ('response.failed', 'response.cancelled'):
+            fault = _Fault().read((e.get('response') or {}).get('error'))
+            if kind == 'response.cancelled':
+                fault.code = fault.code or 'cancelled'
+            _fail(s, fault.error())
+        elif kind == 'response.done':  # of some servers: its status says how it ended
+            _Responses.event({**e, 'type': f"response.{(e.get('response') or {}).get('status') or 'completed'}"}, s)
         elif kind == 'error':
-            _fail(s, _error_in(e) or {})
+            _fail(s, _flat_error(e))
         elif kind.endswith('.delta') and not re.search(r'_call_\w+\.delta$|^response\.mcp_call', kind):
             s.unread = True
 
     @staticmethod
     def document(response, s):
-        status = response.get('status') or 'completed'
+        status, output = response.get('status'), response.get('output')
+        if not isinstance(status, str) and not isinstance(output, list):  # an error, or nothing that is known
+            fault = _Fault().read(response.get('error'))
+            if fault.seen:
+                _fail(s, fault.error())
+            else:
+                s.unread = True
+            return
+        status = status or 'completed'
         if status in ('queued', 'in_progress'):  # the provider is still working
             _identify(s, response)
             _finished(s, status)
             _done(s)
             return
-        for i, item in enumerate(_items(response.get('output'))):
+        for i, item in enumerate(_items(output)):
             _Responses.event({'type': 'response.output_item.added', 'output_index': i, 'item': item}, s)
             _Responses.event({'type': 'response.output_item.done', 'output_index': i, 'item': item}, s)
             s.refused = s.refused or any(c.get('type') == 'refusal' for c in _items(item.get('content')))
@@ -1663,6 +1765,7 @@ class _Responses:
 
 class _Messages:
     path, provider = '/v1/messages', 'anthropic'
+    own = staticmethod(lambda o: o.get('type') and not str(o['type']).startswith('response.') or 'error' in o)
     members = set((_COMMON_MEMBERS + """messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
   mcp_servers inference_geo speed anthropic_version anthropic_beta betas""").split())
 
@@ -1687,8 +1790,8 @@ class _Messages:
         return tools + (['mcp'] if body.get('mcp_servers') else []) + (['skills'] if skills else [])
 
     @staticmethod
-    def event(e, s):
-        kind = e.get('type')
+    def event(e, s, name=None):
+        kind = e.get('type') or name
         if kind == 'message_start':
             _identify(s, e['message'])
             _usage(s, (e['message'].get('usage') or {}).get('input_tokens'), None)
@@ -1697,7 +1800,7 @@ class _Messages:
             said = str(block.get('type'))
             _leave(s)
             if said == 'tool_use':
-                _begin_call(s, e.get('index'), block.get('id'), block.get('input') or None)
+                _begin_call(s, e.get('index'), block.get('id'), block.get('name'), block.get('input') or None)
             elif said in ('server_tool_use', 'mcp_tool_use'):
                 _provider_tool(s, 'mcp' if said == 'mcp_tool_use' else re.sub(r'_tool_(regex|bm25)$', '', str(block.get('name') or '')))
             elif said == 'text':
@@ -1729,10 +1832,15 @@ class _Messages:
                 _done(s)
             s.terminal = True
         elif kind == 'error':
-            _fail(s, _error_in(e) or {})
+            s.unread = s.unread or not e.get('error')  # it is in another form
+            _fail(s, _Fault().read(e.get('error')).error())
 
     @staticmethod
     def document(body, s):
+        if body.get('type') == 'error' or body.get('error'):
+            _Messages.event({**body, 'type': 'error'}, s)
+            return
+        s.unread = s.unread or not isinstance(body.get('content'), list)
         _identify(s, body)
         for i, block in enumerate(_items(body.get('content'))):
             _Messages.event({'type': 'content_block_start', 'index': i, 'content_block': block}, s)
@@ -1746,30 +1854,449 @@ class _Messages:
 _PROTOCOLS = (_Chat, _Responses, _Messages)
 
 
-# Errors.
+# Errors. An error is a dict of code, type, status, after, phrases and shaped: its names, the HTTP status that it names itself, the
+# seconds that it asks to wait, and which phrases of the catalogue are in its words. The words are searched and not kept.
 
-# The kinds, first by the providers' codes and types, then by the status.
-_KINDS = [(re.compile(words), kind) for words, kind in (
-    ('insufficient_quota|billing_(error|hard_limit_reached|not_active)|quota_exceeded', 'quota_exhausted'),
-    ('context_length_exceeded|string_above_max_length', 'context_length_exceeded'),
-    ('content_filter|content_policy_violation', 'content_policy'),
-    ('rate_limit_exceeded|rate_limit_error|tokens|requests|429', 'rate_limited'),
-    ('overloaded_error|server_is_overloaded|slow_down|service_unavailable|503|529', 'overloaded'),
-    ('authentication_error|invalid_api_key|401', 'authentication'),
-    ('permission_error|403', 'permission'),
-    ('not_found_error|model_not_found|404', 'not_found'),
-    ('timeout_error|408|504', 'timeout'),
-    ('invalid_request_error|invalid_prompt|request_too_large|400|413|422', 'invalid_request'),
-    (r'server_error|api_error|internal_error|5\d\d', 'server_error'),
-)]
+_MAX_WORDS = 4  # how many texts of one error are searched
+_MAX_DEPTH = 4  # how deep they are nested
+_MAX_MESSAGE = 4096  # the beginning of a text that is searched
 
 
-def _error_kind(status, error):
-    for said in (error.get('code'), error.get('type'), status if status and status >= 400 else None):
-        for words, kind in _KINDS:
-            if said is not None and words.fullmatch(str(said)[:128]):
-                return kind
-    return 'unknown'
+def _text_of(value):
+    """Return a text, or a number as text."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else ''
+
+
+class _Fault:
+    """Reads an object that may be an error, in the form of any provider."""
+
+    def __init__(self):
+        self.seen = False  # it is an error by its form
+        self.type = self.code = ''
+        self.reason = ''  # Google's code, whose code is a status, or Anthropic's
+        self.quota = ''  # Google's name of a quota that is used up for the day
+        self.status, self.after, self.words = 0, 0.0, []
+
+    def read(self, value):
+        """Read the value of a member that is an error: an object or a text. None, '' and {} are none."""
+        if isinstance(value, dict):
+            for key, v in value.items():
+                self.seen = True
+                self.member(key, v)
+        elif isinstance(value, str) and value:
+            self.seen = True
+            self.say(value)
+        return self
+
+    def say(self, text):
+        if text and len(self.words) < _MAX_WORDS:
+            self.words.append(text[:_MAX_MESSAGE])
+
+    def member(self, key, v):
+        if key == 'type':
+            self.type = _text_of(v)
+        elif key == 'code':
+            self.code = _text_of(v)
+            self.set_status(v)
+        elif key in ('status', 'status_code', 'statusCode', 'http_status', 'http_code'):
+            if not self.set_status(v) and not self.type:
+                self.type = _text_of(v)  # a name in Google's errors
+        elif key in ('message', 'msg', 'detail', 'title', 'error_message', 'error_description', 'description', 'innererror', 'upstream_error', 'errors'):
+            self.in_words(v)
+        elif key == 'base_resp':
+            self.base(v)
+        elif key in ('retry_after', 'retry_after_seconds', 'resets_in_seconds'):
+            self.set_after(v, 1)
+        elif key == 'retry_after_ms':
+            self.set_after(v, 0.001)
+        elif key in ('resets_at', 'reset_at', 'reset_time'):
+            self.set_reset(v)
+        elif key in ('metadata', 'details'):
+            for one in v if isinstance(v, list) else [v]:
+                self.detail(one)
+
+    def in_words(self, v, depth=0):
+        """Read a text, or what has one: an object or a list. The names in it count if the error has no other."""
+        if depth > _MAX_DEPTH:
+            return
+        if isinstance(v, str):
+            self.say(v)
+        elif isinstance(v, list):
+            for one in v:
+                self.in_words(one, depth + 1)
+        elif isinstance(v, dict):
+            for key, one in v.items():
+                if key in ('code', 'reason'):
+                    self.code = self.code or _text_of(one)
+                elif key == 'type':
+                    if self.type in ('', 'error'):
+                        self.type = one if isinstance(one, str) else ''
+                elif key in ('message', 'msg', 'detail', 'error', 'innererror'):
+                    self.in_words(one, depth + 1)
+
+    def base(self, v):
+        """Read MiniMax's status, which comes with every answer: 0 is success."""
+        if not isinstance(v, dict):
+            return
+        status = v.get('status_code')
+        if isinstance(status, (int, float)) and not isinstance(status, bool) and status != 0:
+            self.seen, self.code = True, f'base_resp.{status}'
+        if isinstance(v.get('status_msg'), str):
+            self.say(v['status_msg'])
+
+    def detail(self, v):
+        """Read OpenRouter's metadata, or one of Google's details."""
+        if isinstance(v, str):
+            self.say(v)
+        if not isinstance(v, dict):
+            return
+        for key, one in v.items():
+            if key in ('retry_after', 'retry_after_seconds', 'retry_after_ms'):
+                self.member(key, one)
+            elif key == 'headers' and isinstance(one, dict):
+                for name, at in one.items():
+                    if name.lower() == 'x-ratelimit-reset':
+                        self.set_reset(at)
+            elif key == 'retryDelay':
+                self.after = _delay_in(_text_of(one)) or self.after
+            elif key in ('reason', 'error_code'):
+                self.reason = one if isinstance(one, str) else ''
+            elif key == 'error_type':
+                self.type = self.type or _text_of(one)
+            elif key in ('raw', 'limit_source', 'detail'):  # raw is the provider's own error
+                self.in_words(one)
+            elif key == 'violations':
+                for q in _items(one):
+                    # Only its name distinguishes a quota that is used up for the day from a limit of a minute.
+                    if 'PerDay' in str(q.get('quotaId')):
+                        self.quota = str(q['quotaId'])
+
+    def set_status(self, v):
+        status = _status_in(_text_of(v))
+        self.status = status or self.status
+        return status > 0
+
+    def set_after(self, v, unit):
+        seconds = _number(_text_of(v), None)
+        if seconds is not None:
+            self.after = _within(seconds * unit)
+
+    def set_reset(self, v):
+        self.after = self.after or _moment_in(_text_of(v))
+
+    def name(self):
+        return self.quota or (self.reason if self.reason and (self.status or not self.code) else self.code)
+
+    def shaped(self):
+        """Whether it has the form of a provider's error. An address as type is that of problem+json."""
+        return self.seen or self.name() != '' or self.type != '' and not re.search('://|^about:', self.type)
+
+    def known(self):
+        """Whether it is an error by what it says, although it does not have the form of one."""
+        return (self.status > 0 or _name_in(self.name()) in _NAMES or bool(self.words) and _name_in(self.type) in _NAMES
+                or any(_phrases_in(text) for text in self.words))
+
+    def error(self):
+        code, kind, after, phrases = self.name()[:128], self.type[:128], self.after, []
+        for text in self.words:
+            after = after or _wait_in(text)
+            phrases = _longest(phrases + _phrases_in(text))
+            quoted = _names_in(text) if _is_general(code) or _is_general(kind) else {}
+            if _is_general(code):
+                code = quoted.get('code', code)
+            if _is_general(kind):
+                kind = quoted.get('type', kind)
+        return {'code': code, 'type': kind, 'status': self.status, 'after': after, 'phrases': phrases, 'shaped': self.shaped()}
+
+
+def _fault_in(document):
+    """Read a document that may be an error: {"error":{…}} or {"error":"text"} of most, or flat, as of vLLM, AWS and gateways."""
+    nested, flat = _Fault(), _Fault()
+    if not isinstance(document, dict):
+        return flat
+    for key, v in document.items():
+        if key == 'error':
+            nested.read(v)
+        elif key == 'object':
+            flat.seen = flat.seen or v == 'error'
+        elif key == 'type' and v == 'error':
+            flat.seen = True
+        elif key == 'type':
+            flat.type = v if isinstance(v, str) else ''
+        elif key == '__type':
+            flat.type = flat.type or _shape_name(_text_of(v))
+        else:
+            flat.member(key, v)
+    if not nested.seen:
+        return flat
+    nested.after, nested.status = nested.after or flat.after, nested.status or flat.status
+    if isinstance(document['error'], str):
+        nested.type, nested.code = flat.type, flat.code  # the members beside it are those of the error
+    for text in flat.words:
+        nested.say(text)
+    return nested
+
+
+def _shape_name(said):
+    """Return the name of an AWS error without the namespace before it and the address after it."""
+    return said.split(':')[0].split('#')[-1]
+
+
+def _is_failure(reason):
+    """Whether a finish reason is an error. Such an answer is not complete, whatever preceded it."""
+    return reason == 'error' or str(reason).lower() in _CATALOGUE['finishReasons']
+
+
+# The members of a chunk without choices that is not an error.
+_CHUNK_KEYS = {'id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider'}
+
+
+def _chat_error(e, name, failure):
+    """Return the error in an event of Chat Completions: in a member, flat (vLLM), by the name of the event, or as a reason to finish."""
+    fault = _Fault().read(e.get('error'))
+    for choice in _items(e.get('choices')):
+        fault.read(choice.get('error'))  # OpenRouter
+    fault.base(e.get('base_resp'))
+    groq = e.get('x_groq').get('error') if isinstance(e.get('x_groq'), dict) else None
+    if isinstance(groq, str) and groq:
+        fault.seen, fault.code = True, groq if re.fullmatch(r'[\w.:/-]{1,64}', groq, re.ASCII) else fault.code
+    else:
+        fault.read(groq)
+    if fault.seen:
+        return fault.error()
+    marked = name == 'error' or e.get('object') == 'error'
+    if marked or 'choices' not in e and any(key not in _CHUNK_KEYS for key in e):
+        flat = _fault_in(e)
+        if marked or flat.seen or flat.known():
+            return flat.error()
+    return {**_Fault().error(), 'type': str(failure)[:128]} if failure is not None else None
+
+
+def _flat_error(e):
+    """Return the error of an event of Responses, which has it in a member or in its own."""
+    fault = _Fault().read(e.get('error'))
+    if not fault.seen:
+        for key in ('code', 'message', 'status', 'retry_after'):
+            fault.member(key, e.get(key))
+    return fault.error()
+
+
+def _error_in(body, headers):
+    """Return the error in the body of a response with an error status, whatever form the body has."""
+    body = body.lstrip('\ufeff')
+    start = body.lstrip()[:1]
+    found = None if start == '<' else _json_in(body)
+    if isinstance(found, list):
+        found = next(iter(_items(found)), None)
+    fault = _fault_in(found)
+    if not fault.shaped() and not fault.words and (start != '{' or not found):
+        fault.say(body)  # a text or a page
+    e = fault.error()
+    aws = _shape_name(headers.get('x-amzn-errortype') or '')
+    if not e['type'] and _name_in(aws) in _NAMES:
+        e.update(type=aws, shaped=True)
+    return e
+
+
+def _json_in(text):
+    """Return the document in a text, which may have something around it."""
+    found = _safely(json.loads, text)
+    return found if found is not None else _safely(json.loads, text[max(text.find('{'), 0):text.rfind('}') + 1])
+
+
+# The catalogue.
+
+_CATALOGUE = otelllm_catalogue.CATALOGUE
+_Rule = collections.namedtuple('_Rule', 'kind by history only front', defaults=('', 0, 0))
+_NAMES = {name: [_Rule(*r) for r in rules] for name, rules in _CATALOGUE['names'].items()}
+_PHRASES = [(place, text, _Rule(*r)) for place, (text, r) in enumerate(_CATALOGUE['phrases'])]  # the longest first
+_INTERMEDIARIES = set(_CATALOGUE['intermediaryServers'])
+
+# What decides, from the weakest on: any status, a name of many errors, a status that names a cause, a type, a phrase, a code that names
+# the cause. Of several the strongest decides, of equal ones the first.
+_STRENGTHS = ('nothing', 'class', 'family', 'status', 'type', 'phrase', 'specific')
+
+
+def _meaning_of(response_status, error):
+    """Return what an error means under the status of the response: a rule."""
+    said = error['code'], error['type']
+    status = response_status if response_status >= 400 else error['status'] or _status_in(said[0]) or _status_in(said[1])
+    found = []
+    for i, name in enumerate(map(_name_in, said)):
+        rule = _rule_of(name, status)
+        if rule is not None:
+            found.append(rule._replace(by='type') if i > 0 and rule.by == 'specific' else rule)
+        elif name in _CATALOGUE['finishReasons']:
+            found.append(_Rule(_CATALOGUE['finishReasons'][name], 'type'))
+    found += [rule for _, _, rule in error['phrases'] if not rule.only or rule.only == status or not status]
+    if str(status) in _CATALOGUE['statuses']:
+        found.append(_Rule(_CATALOGUE['statuses'][str(status)], 'status'))
+    if status >= 400:
+        found.append(_Rule('server_error' if status >= 500 else 'invalid_request', 'class'))
+    best = max(found, key=lambda rule: _STRENGTHS.index(rule.by), default=_Rule('unknown', 'nothing'))  # the first of equal ones
+    return best._replace(front=any(rule.front for rule in found))
+
+
+def _rule_of(name, status):
+    """Return the rule of a name under a status, or None."""
+    rules = _NAMES.get(name, [])
+    for rule in rules:
+        if not rule.only or rule.only == status:
+            return rule
+    if rules and not status:
+        return rules[0]
+    return _Rule('quota_exhausted', 'specific') if 'perday' in name else None  # Google's quotas of a day
+
+
+def _name_in(said):
+    """Return a name as the catalogue has it."""
+    return said.lower() if len(said) <= 80 else ''
+
+
+def _is_general(name):
+    """Whether another name may say more."""
+    return not any(rule.by == 'specific' for rule in _NAMES.get(_name_in(name), ()))
+
+
+def _status_in(text):
+    return int(text) if re.fullmatch('[45][0-9]{2}', text) else 0
+
+
+def _plain(text):
+    """Return a text as it reads however often it was quoted."""
+    return re.sub('[\0- ]+', ' ', text[:_MAX_MESSAGE].replace('\\', ''))
+
+
+def _longest(found):
+    return sorted(set(found))[:4]
+
+
+def _phrases_in(text):
+    words = _plain(text).lower()
+    return _longest([p for p in _PHRASES if p[1] in words])
+
+
+_QUOTED = re.compile(r"""(\w+)["'] *: *(["'])(.*?)\2""", re.ASCII)
+
+
+def _names_in(text):
+    """Return the first known code and type that a text quotes: gateways put the error of a provider into their own message."""
+    found = {}
+    for key, _, value in _QUOTED.findall(_plain(text)):
+        if key in ('code', 'reason', 'error_code') and _name_in(value) in _NAMES:
+            found.setdefault('code', value)
+        elif key in ('type', 'status', '__type', 'error_type') and _name_in(value) in _NAMES:
+            found.setdefault('type', value)
+        elif key == 'quotaId' and 'perday' in _name_in(value):
+            found['code'] = value
+    return found
+
+
+# Waits, in seconds.
+
+_MAX_WAIT = 86400.0
+_WAIT_BEFORE = re.compile(r'(?:\b(?:in|after|within|for)|\bwait)\s+(?:about |another |approximately |~)?(?=[0-9])', re.ASCII | re.IGNORECASE)
+_RESET_BEFORE = re.compile(r'\b(?:at|on|until)\s+(?=[0-9])', re.ASCII | re.IGNORECASE)
+_WAITS = re.compile('again|retry|etry|reset|wait|available|refill|renew|replenish|refresh|restore|cool|unlock|until', re.IGNORECASE)  # "100 requests in 5 hours" is no wait
+_UNITS = {unit: n for n, units in (
+    (0.001, 'ms millisecond milliseconds'), (1, 's sec secs second seconds'), (60, 'm min mins minute minutes'), (3600, 'h hr hrs hour hours'),
+    (86400, 'd day days'), (604800, 'week weeks')) for unit in units.split()}
+_DELAY = re.compile('([0-9.]{0,12}) *([A-Za-z]*)')
+_MOMENT = re.compile(r'([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?')
+
+
+def _within(seconds):
+    return min(seconds, _MAX_WAIT) if seconds > 0 else 0.0
+
+
+def _wait_in(message):
+    """Return the wait that a message asks for: "try again in 1m3.5s", "resets at 2026-05-15T15:00:00Z"; 0: none."""
+    for before, read in ((_WAIT_BEFORE, _delay_in), (_RESET_BEFORE, _moment_in)):
+        for found in itertools.islice(before.finditer(message), 8):
+            after = read(message[found.end():]) if _WAITS.search(message[max(0, found.start() - 60):found.end()]) else 0
+            if after > 0:
+                return after
+    return 0.0
+
+
+def _delay_in(text):
+    """Read a sequence of durations: 6m0s, 20ms, 1.5 seconds."""
+    total, at = 0.0, 0
+    while True:
+        found = _DELAY.match(text, at)
+        number = _number(found[1], None)
+        if number is None or found[2] not in _UNITS:
+            return total
+        total, at = _within(total + number * _UNITS[found[2]]), found.end()
+
+
+def _moment_in(text):
+    """Return the time until a moment: a date and a time, or seconds or milliseconds since 1970."""
+    at = _day_in(text)
+    if at is None:
+        at = _number(re.match('[0-9.]*', text)[0].rstrip('.'), 0.0)
+        at = at / 1000 if at > 1e11 else at if at >= 1e6 else 0.0
+    return _within(at - time.time())
+
+
+def _day_in(text):
+    """Return a date and a time, of UTC if it has no zone, as seconds since 1970, or None."""
+    found = _MOMENT.match(text)
+    if not found:
+        return None
+    at = _safely(datetime.datetime.fromisoformat, f"{found[1]}T{found[2]}{'+00:00' if found[3] in (None, 'Z') else found[3]}")
+    return at.timestamp() if at is not None else None
+
+
+def _date(said):
+    at = _safely(email.utils.parsedate_to_datetime, said) if said else None
+    return at.timestamp() if at is not None else None
+
+
+def _retry_after(headers):
+    """Return the wait that the headers ask for, against the sender's own clock where it says what it is."""
+    now = _date(headers.get('date')) or time.time()
+    ms = _number(headers.get('retry-after-ms'), None)
+    if ms is not None:
+        return _within(ms / 1000)
+    after = headers.get('retry-after')
+    if after:
+        seconds = _number(after, None)
+        return _within(seconds if seconds is not None else (_date(after) or now) - now)
+    wait = 0.0
+    for limit in ('requests', 'tokens', 'input-tokens', 'output-tokens'):  # of Anthropic, those that are used up
+        if headers.get(f'anthropic-ratelimit-{limit}-remaining') == '0':
+            wait = max(wait, _within((_day_in(headers.get(f'anthropic-ratelimit-{limit}-reset') or '') or now) - now))
+    if headers.get('anthropic-ratelimit-unified-status') == 'rejected':  # of a plan
+        wait = max(wait, _within(_number(headers.get('anthropic-ratelimit-unified-reset'), 0.0) - now))
+    return wait
+
+
+def _is_intermediary(status, headers, body):
+    """Whether an error response, which does not have the form of a provider's, comes from something in front of the provider:
+    a page, problem details or an empty body with its headers, or a status that only such a server has. body is None if it was not read."""
+    if status in _CATALOGUE['intermediaryStatuses'] or headers.get('cf-mitigated'):
+        return True
+    kind = (headers.get('content-type') or '').split(';')[0].strip().lower()
+    page = kind == 'text/html' or (body or '').strip().startswith('<')
+    if not page and kind != 'application/problem+json' and (body is None or body.strip()):
+        return False
+    server = (headers.get('server') or '').split('/')[0].lower()
+    return page or server in _INTERMEDIARIES or bool(headers.get('cf-ray') or headers.get('via'))
+
+
+def _kind_by_headers(meaning, headers):
+    """Correct a kind by what only headers say: a CDN wants a person, or the provider advises for or against another attempt."""
+    advice = headers.get('x-should-retry')
+    if (headers.get('cf-mitigated') or '').lower() == 'challenge':
+        return 'permission'
+    if advice == 'false' and meaning.kind == 'rate_limited':
+        return 'quota_exhausted'
+    if advice == 'true' and meaning.kind == 'invalid_request' and _STRENGTHS.index(meaning.by) <= _STRENGTHS.index('family'):
+        return 'rate_limited'
+    return meaning.kind
 
 
 # The causes by the system's codes: [cause, stage], before the response began.
@@ -2164,6 +2691,7 @@ if aiohttp is not None:
             r.watch(response.status, response.headers, decoded=getattr(session, 'auto_decompress', True))
             reader = response.content
             if reader.at_eof() and reader.exception() is None:
+                r.read = True
                 r.end('eof')  # a response without a body
             else:
                 r.peer = getattr(response.connection, 'protocol', None)

@@ -312,7 +312,7 @@ class Reading(Case):
         for chunks, to, texts, error in (
             ([chunk({'role': 'assistant'}), text.strip()], URL, None, cut),
             ([chunk({'role': 'assistant'}), b'data: {"cho'], URL, None, cut),
-            ([text.strip() + b'\n' + text], URL, None, None),
+            ([text.strip() + b'\ndata: nothing\n\n'], URL, 1, None),
             ([b'data: nothing\n\n', text], URL, 1, None),
             ([b' data: {}\n\n'], URL, None, None),
             ([chunk({'video': {'id': 'v'}})], URL, None, None),
@@ -333,6 +333,28 @@ class Reading(Case):
         with contextlib.suppress(httpx.ReadError):
             post(client([b': ping\n', chunk({'role': 'assistant', 'audio': None}), b'event: x\nid: 1\nretry: 5\n\n'], cut))
         self.assertEqual((self.one()['llm.stream.unread'], self.one()['llm.stream.text_chunks']), (None, 0))
+
+    def test_events_one_newline_apart_are_read(self):
+        text = chunk({'content': 'x'})
+        post(client([text.strip() + b'\n' + text, chunk({}, 'stop')]))
+        self.assertEqual((self.one()['llm.stream.unread'], self.one()['llm.stream.text_chunks']), (None, 2))
+
+    def test_an_error_whose_body_nobody_read_is_of_nobody(self):
+        for body, read, in_front in ((b'', True, True), (b'', False, None), (b'{"error":{"code":"server_error"}}', True, None)):
+            self.spans.clear()
+            with client([body], status=500, type='application/json', headers={'cf-ray': '1'}).stream('POST', URL, json=ask()) as response:
+                if read:
+                    response.read()
+            self.assertEqual((self.one()['llm.provider_error.kind'], self.one()['llm.provider_error.intermediary']), ('server_error', in_front))
+
+    def test_words_of_an_error_decide_and_are_not_recorded(self):
+        error = {'error': {'message': 'CANARY: your credit balance is too low. Try again in 13 hours.', 'type': 'invalid_request_error', 'code': None}}
+        post(client([json.dumps(error).encode()], status=400, type='application/json'))
+        span = self.one()
+        self.assertEqual((span['llm.provider_error.kind'], span['llm.provider_error.code'], span['llm.retry.after']),
+                         ('quota_exhausted', 'invalid_request_error', 13 * 3600))
+        self.assertNotIn('CANARY', span.raw)
+        self.assertNotIn('credit', span.raw)
 
     def test_causes_before_the_response(self):
         def of(kind, cause=None):

@@ -48,6 +48,17 @@ func TestErrorsInNode(t *testing.T) {
 	compareAnswers(t, func(file string) *exec.Cmd { return agents.Command(t.Context(), "answers.mjs", file) })
 }
 
+// TestErrorsInPython is TestErrorsInNode for otelllm_facts.py.
+func TestErrorsInPython(t *testing.T) {
+	agents := findPython(t)
+	compareAnswers(t, func(file string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), agents.python, "-X", "dev", "answers.py", file)
+		cmd.Dir = agents.dir
+		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+		return cmd
+	})
+}
+
 func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
 	answers := slices.Concat(catalogueAnswers(t), otherAnswers())
 	file := filepath.Join(t.TempDir(), "answers.json")
