@@ -388,10 +388,8 @@ class Recording {
       if (!s.terminal) unstated(s);
       s.terminal = true;
     } else {
-      let event;
-      try {
-        event = JSON.parse(data);
-      } catch {
+      const event = safely(() => JSON.parse(data));
+      if (!isObject(event)) {
         s.violation ??= 'malformed_event';
         s.unread = true;
         return;
@@ -442,6 +440,7 @@ class Recording {
         this.read = true;
         if (this.status >= 400) return; // endingOf reads what there is
         const body = JSON.parse(this.rest ?? '');
+        if (!isObject(body)) throw new Error('not an answer');
         this.state.events++;
         this.lastProgress = this.seconds();
         this.sawForm(body);
@@ -554,7 +553,7 @@ function endingOf(r, how, error) {
     return { end: 'no_response', phase, chain: chainOf(error), ...broke };
   }
   if (r.status >= 400) {
-    s.error = errorIn(r.rest ?? '', r.headers);
+    s.error = safely(() => errorIn(r.rest ?? '', r.headers)) ?? new Fault().error;
     return { end: 'http_error', phase: 'response_started' };
   }
   const stop = () => {

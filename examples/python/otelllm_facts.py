@@ -1137,9 +1137,8 @@ class _Recording:
                 _unstated(s, self.protocol)
             s.terminal = True
         else:
-            try:
-                event = json.loads(data)
-            except ValueError:
+            event = _safely(json.loads, data)
+            if not isinstance(event, dict):
                 s.violation = s.violation or 'malformed_event'
                 s.unread = True
                 return
@@ -1199,6 +1198,8 @@ class _Recording:
             self.read = True
             return  # _ending reads what there is
         s, body = self.state, json.loads(''.join(self.parts) or 'null')
+        if not isinstance(body, dict):
+            raise ValueError('not an answer')
         s.events += 1
         self.last = self.seconds()
         self.saw_form(body)
@@ -1362,7 +1363,7 @@ def _ending(r, how, error):
         phase = 'before_connection' if stage in ('dns', 'connect', 'tls', 'proxy') else 'awaiting_response' if stage else 'unknown'
         return {'end': 'no_response', 'phase': phase, 'chain': [_type(e) for e in _chain(error, r.around)[:5]], **broke}
     if r.status >= 400:
-        s.error = _error_in(''.join(r.parts), r.headers)
+        s.error = _safely(_error_in, ''.join(r.parts), r.headers) or _Fault().error()
         return {'end': 'http_error', 'phase': 'response_started'}
 
     def stop():
