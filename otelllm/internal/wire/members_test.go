@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -312,6 +314,9 @@ func TestMembersOfHelpers(t *testing.T) {
 	var all [][]string
 	for _, file := range []string{"node/otelllm-facts.mjs", "python/otelllm_facts.py"} {
 		source, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", filepath.FromSlash(file)))
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("the helpers are part of another module, which is not beside this one")
+		}
 		require.NoError(t, err)
 		found := lists.FindAllStringSubmatch(string(source), -1)
 		require.Len(t, found, 1+len(known), file)
