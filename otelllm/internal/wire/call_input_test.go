@@ -184,3 +184,30 @@ func TestCallWithoutTheLastEvent(t *testing.T) {
 		})
 	}
 }
+
+// A client that passes on an error event, or drops one that nothing has ended, takes the end of the
+// body for that of the answer, and executes a call without arguments.
+func TestErrorsBeforeACleanEnd(t *testing.T) {
+	const (
+		chat     = `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}}]}`
+		chatOpen = `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}`
+		failure  = `{"error":{"message":"x","type":"server_error"}}`
+		messages = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}`
+		typed    = `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`
+	)
+	for _, tt := range []struct {
+		name     string
+		protocol Protocol
+		body     string
+		clean    int // calls that may have been executed after a clean end
+	}{
+		{"chat", openAIChat{}, data(chat, failure), 1},
+		{"chat, with [DONE]", openAIChat{}, data(chat, failure, "[DONE]"), 1},
+		{"chat, an open input", openAIChat{}, data(chatOpen, failure), 0},
+		{"messages", anthropicMessages{}, named(messages, typed), 0},
+		{"messages, not ended", anthropicMessages{}, strings.TrimSuffix(named(messages, typed), "\n"), 1},
+	} {
+		assert.Equal(t, tt.clean, decode(tt.protocol, sseType, tt.body).ToolInputsCompleted, tt.name)
+		assert.Zero(t, decodeCut(tt.protocol, sseType, tt.body).ToolInputsCompleted, tt.name)
+	}
+}

@@ -151,7 +151,7 @@ func (r *responsesReader) done() {}
 
 // closed handles the end of the body.
 func (r *responsesReader) closed(cut bool) {
-	if !cut && !r.t.Terminal {
+	if !cut && !r.t.over() {
 		r.open.swallow(&r.t)
 	}
 }
