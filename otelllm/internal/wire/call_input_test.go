@@ -163,6 +163,7 @@ func TestCallInputOfManyBraces(t *testing.T) {
 // of a body: of a call whose first input was in it they know no input, and execute it.
 func TestCallWithoutTheLastEvent(t *testing.T) {
 	const head = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"%s"}}]}}]}` + "\n\n"
+	broken := func(d Decoder) { d.Cut(false) }
 	const part = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a"}}]}}]}` + "\n"
 	for _, tt := range []struct {
 		name, first, rest string
@@ -170,7 +171,7 @@ func TestCallWithoutTheLastEvent(t *testing.T) {
 		want              int
 	}{
 		{"clean end", "", "", Decoder.Close, 1},
-		{"error", "", "", Decoder.Cut, 0},
+		{"error", "", "", broken, 0},
 		{"the event has ended", "", "\n", Decoder.Close, 0},
 		{"there was input before it", `{\"b\":`, "", Decoder.Close, 0},
 	} {
