@@ -152,6 +152,8 @@ func TestCallInputOfManyBraces(t *testing.T) {
 	var in callInput
 	in.write([]byte(strings.Repeat("{", 1<<20)))
 	assert.False(t, in.isOpen())
+	raw := []byte(strings.Repeat("{", 1<<10))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { in = callInput{}; in.write(raw) }))
 	in = callInput{}
 	for range 1 << 20 {
 		in.write([]byte(`{}`))

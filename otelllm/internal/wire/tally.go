@@ -19,7 +19,7 @@ type tally struct {
 
 	// late: what is read is an event that only the clean end of the body has ended. Clients
 	// that drop it get no error, and execute a call whose first part of the input is in it.
-	late bool
+	late      bool
 	truncated bool // the body was, see [Decoder]
 	// lateError: such an event was the error that ended the response.
 	lateError bool
