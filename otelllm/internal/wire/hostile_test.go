@@ -44,6 +44,7 @@ func TestMegabyteOfBraces(t *testing.T) {
 		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(24), "%s: MiB allocated", what)
+		assert.Less(t, int64(after.StackSys)-int64(before.StackSys), int64(16<<20), "%s: bytes of stack", what)
 		assert.Less(t, took, 5*time.Second, what) // a quadratic reader takes minutes
 	}
 	for i, k := range requestKinds {
