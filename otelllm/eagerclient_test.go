@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -78,6 +79,80 @@ func TestEagerClient(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEagerClientOfStreams cuts the project's own answers, framed correctly and not, and the
+// recorded ones, in every way: at some of their bytes, or at each with OTELLLM_EVERY_CUT. Of a cut
+// at which the reference client has executed nothing, nothing is to be checked.
+func TestEagerClientOfStreams(t *testing.T) {
+	for _, group := range []struct {
+		name    string
+		answers []wireStream
+		most    int // cuts of one answer
+	}{
+		{"own", slices.Concat(ownAnswers(t), oddAnswers(t)), 200},
+		{"sloppy", sloppyAnswers(t), 40},
+		{"generated", generatedAnswers(t), 40},
+		{"recorded", recordedAnswers(t), 80},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			c := newCutter()
+			var f faults
+			cuts, executed := 0, map[string]int{}
+			for _, w := range group.answers {
+				stream, text := w.name, w.text()
+				w.name = eagerKindOf(t, &w)
+				var ran [2]int // executed by clients that see the body break, and end
+				last := -1
+				for _, n := range cutsOf(stream, text, group.most/race.Every(8)) {
+					if cuts++; n != last+1 || w.mayExecute(text, n) {
+						ran[0] = executedOf(w.name, []byte(text[:n]), false).executed
+						ran[1] = executedOf(w.name, []byte(text[:n]), true).executed
+					}
+					last = n
+					for _, end := range eagerEnds {
+						if ran[b2i(end.name == endsClean.name)] > 0 {
+							c.checkEager(t, &f, &w, n, end)
+							executed[w.name]++
+						}
+					}
+				}
+			}
+			f.report(t)
+			t.Logf("%d answers, %d cuts; with an executed call: %v", len(group.answers), cuts, executed)
+			if len(group.answers) > 0 {
+				assert.NotEmpty(t, executed)
+			}
+		})
+	}
+}
+
+// mayExecute reports whether a client may do at a cut what it did not do a byte before: an event or
+// a value ends there.
+func (w *wireStream) mayExecute(text string, n int) bool {
+	if w.contentType != awsType {
+		return n == 0 || strings.ContainsRune("\r\n}]", rune(text[n-1]))
+	}
+	for _, event := range w.events {
+		if n -= len(event); n <= 0 {
+			break
+		}
+	}
+	return n == 0
+}
+
+// eagerKindOf returns the kind of an answer.
+func eagerKindOf(tb testing.TB, w *wireStream) string {
+	tb.Helper()
+	for _, kind := range eagerKinds() {
+		if kind.path == w.path && kind.contentType == w.contentType {
+			return kind.name
+		}
+	}
+	if w.path != generatePath { // it has no calls
+		tb.Fatalf("no eager client reads %s of %s", w.contentType, w.path)
+	}
+	return "ollama generate"
 }
 
 // hasPieces reports whether the input of a call comes in pieces.

@@ -19,6 +19,7 @@ type eagerClient struct {
 	calls    map[string]*eagerCall
 	last     string // the call that the last part of the answer was of, "" for none
 	opened   bool   // a call has begun
+	failed   bool   // the client has ended with the error that the answer reports
 	text     bool   // a text has arrived
 }
 
@@ -54,7 +55,7 @@ var eagerReaders = map[string]func(e *eagerClient, body []byte, over bool){
 func executedOf(kind string, body []byte, over bool) *eagerClient {
 	read := func(last bool) *eagerClient {
 		e := &eagerClient{calls: map[string]*eagerCall{}}
-		if eagerReaders[kind](e, body, last); over {
+		if eagerReaders[kind](e, body, last); over && !e.failed {
 			for key := range e.calls {
 				e.done(key)
 			}
@@ -276,6 +277,7 @@ func (e *eagerClient) messages(data []byte) {
 			PartialJSON json.RawMessage `json:"partial_json"`
 		}
 		Content []block // of a document
+		Message struct{ Content []block }
 	}
 	if json.Unmarshal(data, &event) != nil {
 		return
@@ -295,8 +297,10 @@ func (e *eagerClient) messages(data []byte) {
 		}
 	case "content_block_stop":
 		e.done(key)
-	case "message":
-		for i, b := range event.Content {
+	case "error":
+		e.failed = true
+	case "message", "message_start":
+		for i, b := range append(event.Content, event.Message.Content...) {
 			if e.says(b.Text); b.Type == "tool_use" {
 				e.part(strconv.Itoa(i), b.Input)
 				e.done(strconv.Itoa(i))
@@ -307,9 +311,14 @@ func (e *eagerClient) messages(data []byte) {
 
 // eagerItem is an item of the Responses API.
 type eagerItem struct {
-	Type      string
-	Arguments json.RawMessage
-	Input     json.RawMessage
+	Type, Execution  string
+	Arguments, Input json.RawMessage
+	Action           struct {
+		Type              string
+		Command, Commands []string
+	}
+	Operation   struct{ Path string }
+	Environment struct{ Type string }
 }
 
 func (e *eagerClient) responses(data []byte) {
@@ -337,7 +346,7 @@ func (e *eagerClient) responses(data []byte) {
 	case "response.function_call_arguments.done":
 		e.whole(key, event.Arguments)
 		e.done(key)
-	case "response.custom_tool_call_input.done":
+	case "response.custom_tool_call_input.done", "response.shell_call_command.done":
 		e.done(key)
 	case "response.output_item.done":
 		e.item(key, &event.Item, true)
@@ -359,6 +368,26 @@ func (e *eagerClient) item(key string, item *eagerItem, over bool) {
 	case "custom_tool_call":
 		e.call(key).free = true
 		e.part(key, item.Input)
+	case "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call":
+		given := item.Operation.Path != ""
+		switch item.Type {
+		case "computer_call":
+			given = item.Action.Type != ""
+		case "local_shell_call":
+			given = len(item.Action.Command) > 0 // empty where the item is only added
+		case "shell_call":
+			if given = len(item.Action.Commands) > 0; strings.HasPrefix(item.Environment.Type, "container") {
+				return // the provider's
+			}
+		case "tool_search_call":
+			if given = len(item.Arguments) > len(`{}`); item.Execution != "client" {
+				return
+			}
+		}
+		c := e.call(key)
+		if c.free = true; given {
+			e.run(c)
+		}
 	default:
 		return
 	}
@@ -370,11 +399,12 @@ func (e *eagerClient) item(key string, item *eagerItem, over bool) {
 func (e *eagerClient) gemini(data []byte) {
 	var chunk struct {
 		Candidates []struct {
+			Index   int
 			Content struct {
 				Parts []struct {
 					Text         string
 					Thought      bool
-					FunctionCall *struct{ WillContinue bool }
+					FunctionCall *eagerGeminiCall
 				}
 			}
 		}
@@ -385,13 +415,35 @@ func (e *eagerClient) gemini(data []byte) {
 	for _, candidate := range chunk.Candidates {
 		for _, part := range candidate.Content.Parts {
 			if e.says(part.Text); part.FunctionCall != nil {
-				c := e.call(strconv.Itoa(len(e.calls)))
-				if !part.FunctionCall.WillContinue {
-					e.run(c)
-				}
+				e.geminiCall(fmt.Sprint(candidate.Index, "/"), part.FunctionCall)
 			}
 		}
 	}
+}
+
+type eagerGeminiCall struct {
+	ID, Name     string
+	WillContinue bool
+}
+
+// geminiCall reads a call, or a part of the one that the candidate is within: its arguments have no
+// form of their own, so nothing but the last part says that they are whole.
+func (e *eagerClient) geminiCall(prefix string, call *eagerGeminiCall) {
+	c := e.calls[prefix+"open"]
+	switch {
+	case call.Name != "" || call.ID != "" && c == nil:
+		e.leave("")
+		c = &eagerCall{}
+	case c == nil:
+		return // a part of a call that has not begun
+	}
+	e.opened = true
+	delete(e.calls, prefix+"open")
+	if !call.WillContinue {
+		e.run(c)
+		return
+	}
+	e.calls[prefix+"open"], e.last = c, prefix+"open"
 }
 
 func (e *eagerClient) ollama(data []byte) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/internal/race"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -416,7 +417,7 @@ func (c *cutter) checkPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []i
 // inputsCompleted returns how many inputs of calls were complete before the answer ended. If
 // more are after it, the end itself hands over calls that had no arguments so far: whether
 // more were to come, only a longer answer shows. So that end may be less safe than a later
-// one.
+// one, within the input: TestCleanEndBeforeTheArguments has the exception alone.
 func inputsCompleted(tb testing.TB, w *wireStream, text string) int {
 	tb.Helper()
 	path, _, _ := strings.Cut(w.path, "?")
@@ -425,6 +426,25 @@ func inputsCompleted(tb testing.TB, w *wireStream, text string) int {
 	d := p.NewDecoder(w.contentType)
 	d.Write([]byte(text))
 	return d.State().ToolInputsCompleted
+}
+
+// The one exception to what TestPrefixes checks. At a clean end before the arguments of a call a
+// client executes it without arguments, and one within them it cannot: so a longer answer is safer
+// there. After an error neither is executed.
+func TestCleanEndBeforeTheArguments(t *testing.T) {
+	c := newCutter()
+	whole := answerOf(t, "chat", "", `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}}]}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}`)
+	const ask, safe = classify.UserConfirmedRetry, classify.SafeAutoRetry
+	for end, want := range map[*way][]semconv.RetrySafety{&endsClean: {ask, safe, ask}, &endsReset: {safe, safe, ask}, &endsTruncated: {safe, safe, ask}} {
+		for i := range want {
+			facts := c.facts(t, whole.path, whole.request, whole.contentType, strings.Join(whole.events[:i+1], ""), *end)
+			run := classify.Run{Requests: []classify.Request{facts}}
+			d := classify.Judge(&run).Requests[0]
+			assert.Equal(t, want[i], d.Retry.Safety, "%s after event %d: %s", end.name, i+1, d.Summary)
+		}
+	}
 }
 
 // cutsOf returns the cuts of a text: all of them, or a sample of about most, three quarters

@@ -22,9 +22,15 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 		for stream.Next() {
 			switch event := stream.Current(); event.Type {
 			case "message_start":
-				// Some servers put the beginning of the answer here.
+				// Some servers put the beginning of the answer here, and where a program that the
+				// provider executes calls the application's tools, it is all of it.
+				reason = string(event.Message.StopReason)
 				for i := range event.Message.Content {
-					d.wrote(event.Message.Content[i].Text)
+					block := &event.Message.Content[i]
+					if d.wrote(block.Text); block.Type == "tool_use" {
+						books.input(int64(i), string(block.Input))
+						books.completed(only(int64(i)))
+					}
 				}
 			case "content_block_start":
 				switch block := &event.ContentBlock; block.Type {

@@ -55,7 +55,7 @@ func (w wire) meaning(e event) (final, failed bool) {
 			FinishReason string
 		}
 		PromptFeedback struct{ BlockReason string }
-		Delta          json.RawMessage // of Anthropic's events an object
+		Delta, Message json.RawMessage // of Anthropic's events objects
 	}
 	if json.Unmarshal([]byte(e.data), &said) != nil {
 		return false, false // [DONE], and events that are invalid JSON on purpose
@@ -70,11 +70,14 @@ func (w wire) meaning(e event) (final, failed bool) {
 	case responsesWire:
 		final = said.Type == "response.completed" || said.Type == "response.incomplete"
 	case anthropicWire:
-		var delta struct {
+		var delta, message struct {
 			StopReason string `json:"stop_reason"`
 		}
 		_ = json.Unmarshal(said.Delta, &delta)
-		final = said.Type == "message_stop" || delta.StopReason != "" // some servers send no message_stop
+		_ = json.Unmarshal(said.Message, &message)
+		// Some servers send no message_stop. Where a program that the provider executes calls
+		// the application's tools, message_start has all of the answer.
+		final = said.Type == "message_stop" || delta.StopReason != "" || message.StopReason != ""
 	case geminiWire:
 		final = said.PromptFeedback.BlockReason != ""
 		for _, candidate := range said.Candidates {

@@ -2,8 +2,10 @@ package realtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -228,5 +230,46 @@ func TestOutputsThatNothingAnswered(t *testing.T) {
 			v := classify.Judge(&facts)
 			assert.Equal(t, semconv.ClassToolFailed, v.Tools[0].Class)
 		})
+	}
+}
+
+// A client may execute a call as soon as its arguments are one JSON value, and a session that breaks
+// after that may have run it. Before that no client can have executed it: what asks then is only that
+// the history of the session was on the server.
+func TestSessionBreaksWithinACall(t *testing.T) {
+	piece := func(text string) string {
+		return `{"type":"response.function_call_arguments.delta","event_id":"e4","response_id":"r1","item_id":"i1","output_index":0,"call_id":"call_a","delta":` + strconv.Quote(text) + `}`
+	}
+	pieces := []string{`{"to":`, `"a}"`, `,"n":{}`, `}`}
+	session := strings.Replace(rtSession, `"type":"realtime"`, `"type":"realtime","tools":[{"type":"function","name":"f"}]`, 1)
+	frames := []string{session, rtCreated, rtAdded}
+	for _, text := range pieces {
+		frames = append(frames, piece(text))
+	}
+	frames = append(frames, rtCall)
+	for _, declared := range []bool{false, true} {
+		for n := 2; n <= len(frames); n++ {
+			input := strings.Join(pieces[:min(max(n-3, 0), len(pieces))], "")
+			ran := json.Valid([]byte(input))
+			var opts []otelllm.RunOption
+			if declared {
+				opts = append(opts, otelllm.WithToolsRecorded())
+			}
+			ctx, run := otelllm.StartRun(t.Context(), "agent", opts...)
+			session := NewSession(ctx, Config{})
+			session.RecordSent([]byte(rtCreate))
+			for _, frame := range frames[:n] {
+				session.RecordReceived([]byte(frame))
+			}
+			if ran && declared {
+				endTool(ctx, nil)
+			}
+			session.Close(io.ErrUnexpectedEOF)
+			d := run.Diagnosis()
+			run.End(io.ErrUnexpectedEOF)
+			assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety, "after %d frames: %s", n, d.Summary)
+			assert.Equal(t, !ran, d.Retry.Reason == semconv.RetryReasonEvidenceIncomplete, "after %d frames: %s", n, d.Summary)
+			assert.False(t, ran && strings.Contains(d.Summary, "had not run"), "after %d frames: %s", n, d.Summary)
+		}
 	}
 }

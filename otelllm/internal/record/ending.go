@@ -89,7 +89,7 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 		}
 		return e.noResponse()
 	}
-	if r.endOfBody(e.Reason == EOF) {
+	if r.endOfBody(e.Reason == EOF, e.Failure.Cause == semconv.TransportCauseBodyTruncated) {
 		e.cutWithinEncoding()
 	}
 	return e.ofResponse(r.facts.Status, r.response.unexpected, r.response.foreign, r.response.state)

@@ -241,7 +241,7 @@ func (r *Recorder) cannotDecode() {
 	if r.response.decoder == nil {
 		return
 	}
-	r.response.decoder.Cut()
+	r.response.decoder.Cut(true)
 	st := r.response.state
 	r.facts.Unread, st.Unread, st.GaveUp = true, true, true
 }
@@ -255,9 +255,10 @@ func (r *Recorder) events() int {
 }
 
 // endOfBody lets the decoder take, with mu held, what no blank line had ended. Whole:
-// the body came to its end. endOfBody reports whether it did although the end of its encoding
-// is missing: the body was cut before it came here.
-func (r *Recorder) endOfBody(whole bool) (cut bool) {
+// the body came to its end. Truncated: it stopped, and no error of the connection says so.
+// endOfBody reports whether it was whole although the end of its encoding is missing: the body
+// was cut before it came here.
+func (r *Recorder) endOfBody(whole, truncated bool) (cut bool) {
 	resp := &r.response
 	if resp.undecoded || resp.decoder == nil && resp.decompressor == nil {
 		return false
@@ -268,7 +269,7 @@ func (r *Recorder) endOfBody(whole bool) (cut bool) {
 		switch err := resp.decompressor.Close(resp.readPlain); {
 		case err == nil:
 		case err == io.ErrUnexpectedEOF: //nolint:errorlint // it is returned bare
-			cut, whole = whole, false
+			cut, whole, truncated = whole, false, true
 		default:
 			r.cannotDecode()
 		}
@@ -278,7 +279,7 @@ func (r *Recorder) endOfBody(whole bool) (cut bool) {
 	case whole:
 		resp.decoder.Close()
 	default:
-		resp.decoder.Cut()
+		resp.decoder.Cut(truncated)
 	}
 	r.progress(before, resp.arrived)
 	return cut

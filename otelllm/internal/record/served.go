@@ -35,7 +35,7 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 		// What net/http answers for a handler that wrote nothing.
 		r.respond(Headers{Status: http.StatusOK, Header: http.Header{}}, now)
 	}
-	if r.endOfBody(!cutShort) {
+	if r.endOfBody(!cutShort, true) {
 		e.cutWithinEncoding()
 	}
 	st := r.response.state

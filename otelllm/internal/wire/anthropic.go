@@ -203,7 +203,7 @@ func (r *messagesReader) stop(reason []byte) {
 // closed handles the end of the body. Some servers send no message_stop: the stop_reason ends
 // the message, too.
 func (r *messagesReader) closed(cut bool) {
-	if cut || r.t.Terminal {
+	if cut || r.t.over() {
 		return
 	}
 	r.open.swallow(&r.t)

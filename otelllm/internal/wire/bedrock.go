@@ -130,9 +130,9 @@ func (r *converseReader) stopBlock(index int) {
 }
 
 // closed handles the end of the body. AWS's client does not report that the body ended too
-// early.
-func (r *converseReader) closed(bool) {
-	if !r.t.Terminal {
+// early, but a reset.
+func (r *converseReader) closed(cut bool) {
+	if !r.t.Terminal && (!cut || r.t.truncated) {
 		r.open.swallow(&r.t)
 	}
 }

@@ -120,6 +120,17 @@ func TestBedrock(t *testing.T) {
 	runDecodeTests(t, bedrockConverse{}, tests)
 }
 
+// AWS's client reports no error where the bytes stop, so a program may execute a call without
+// arguments then, and reports a reset.
+func TestConverseCutBeforeTheInput(t *testing.T) {
+	for truncated, want := range map[bool]int{true: 1, false: 0} {
+		d := bedrockConverse{}.NewDecoder(awsType)
+		d.Write([]byte(frame("contentBlockStart", `{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"a","name":"f"}}}`)))
+		d.Cut(truncated)
+		assert.Equal(t, want, d.State().ToolInputsCompleted)
+	}
+}
+
 func TestBedrockRequest(t *testing.T) {
 	for _, tt := range []struct {
 		path, model string

@@ -152,6 +152,8 @@ func TestCallInputOfManyBraces(t *testing.T) {
 	var in callInput
 	in.write([]byte(strings.Repeat("{", 1<<20)))
 	assert.False(t, in.isOpen())
+	raw := []byte(strings.Repeat("{", 1<<10))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { in = callInput{}; in.write(raw) }))
 	in = callInput{}
 	for range 1 << 20 {
 		in.write([]byte(`{}`))
@@ -163,6 +165,7 @@ func TestCallInputOfManyBraces(t *testing.T) {
 // of a body: of a call whose first input was in it they know no input, and execute it.
 func TestCallWithoutTheLastEvent(t *testing.T) {
 	const head = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"%s"}}]}}]}` + "\n\n"
+	broken := func(d Decoder) { d.Cut(false) }
 	const part = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a"}}]}}]}` + "\n"
 	for _, tt := range []struct {
 		name, first, rest string
@@ -170,7 +173,7 @@ func TestCallWithoutTheLastEvent(t *testing.T) {
 		want              int
 	}{
 		{"clean end", "", "", Decoder.Close, 1},
-		{"error", "", "", Decoder.Cut, 0},
+		{"error", "", "", broken, 0},
 		{"the event has ended", "", "\n", Decoder.Close, 0},
 		{"there was input before it", `{\"b\":`, "", Decoder.Close, 0},
 	} {
@@ -182,5 +185,32 @@ func TestCallWithoutTheLastEvent(t *testing.T) {
 			tt.end(d)
 			assert.Equal(t, tt.want, d.State().ToolInputsCompleted)
 		})
+	}
+}
+
+// A client that passes on an error event, or drops one that nothing has ended, takes the end of the
+// body for that of the answer, and executes a call without arguments.
+func TestErrorsBeforeACleanEnd(t *testing.T) {
+	const (
+		chat     = `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}}]}`
+		chatOpen = `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}`
+		failure  = `{"error":{"message":"x","type":"server_error"}}`
+		messages = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}`
+		typed    = `{"type":"error","error":{"type":"overloaded_error","message":"x"}}`
+	)
+	for _, tt := range []struct {
+		name     string
+		protocol Protocol
+		body     string
+		clean    int // calls that may have been executed after a clean end
+	}{
+		{"chat", openAIChat{}, data(chat, failure), 1},
+		{"chat, with [DONE]", openAIChat{}, data(chat, failure, "[DONE]"), 1},
+		{"chat, an open input", openAIChat{}, data(chatOpen, failure), 0},
+		{"messages", anthropicMessages{}, named(messages, typed), 0},
+		{"messages, not ended", anthropicMessages{}, strings.TrimSuffix(named(messages, typed), "\n"), 1},
+	} {
+		assert.Equal(t, tt.clean, decode(tt.protocol, sseType, tt.body).ToolInputsCompleted, tt.name)
+		assert.Zero(t, decodeCut(tt.protocol, sseType, tt.body).ToolInputsCompleted, tt.name)
 	}
 }

@@ -100,6 +100,12 @@ func (s *callSet[K]) leave(t *tally) {
 
 // swallow completes the calls that a client may execute because the stream ended without an
 // error: those without arguments so far, and those whose input is text of any form.
+//
+// It is the one exception to the rule that a longer prefix of an answer is never safer to
+// repeat. Where nothing of the input has arrived, a client takes the end for that of a call
+// without arguments, and executes it. A byte later the input is an open JSON value, which no
+// client can execute. Asking at every clean end within a call would keep the rule, and is
+// needless for all of them but the first.
 func (s *callSet[K]) swallow(t *tally) {
 	for i := range s.list {
 		if known := &s.list[i].value; known.free || known.input.isEmpty() {

@@ -161,9 +161,10 @@ func (r *chatReader) unstated() {
 }
 
 // closed handles the end of the body. A client that gets no error may take an input of a call
-// that is no JSON for whole.
+// that is no JSON for whole. That includes one that passes on an error event and then finishes
+// what is open, as the AI SDK's openai-compatible provider does.
 func (r *chatReader) closed(cut bool) {
-	if !cut && r.t.Err == nil {
+	if !cut {
 		r.open.swallow(&r.t)
 	}
 }

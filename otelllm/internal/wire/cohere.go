@@ -52,7 +52,7 @@ func (r *cohereReader) reset()        { *r = cohereReader{open: r.open.cleared()
 
 // closed handles the end of the body.
 func (r *cohereReader) closed(cut bool) {
-	if !cut && !r.t.Terminal {
+	if !cut && !r.t.over() {
 		r.open.swallow(&r.t)
 	}
 }

@@ -39,9 +39,7 @@ func decode(p Protocol, contentType, body string, cuts ...int) *State {
 func decodeCut(p Protocol, contentType, body string) *State {
 	d := p.NewDecoder(contentType)
 	d.Write([]byte(body))
-	if p != (bedrockConverse{}) { // its clients do not notice it
-		d.Cut()
-	}
+	d.Cut(false)
 	return d.State()
 }
 

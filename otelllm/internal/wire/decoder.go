@@ -283,13 +283,14 @@ func (d *bodyDecoder) flush() {
 }
 
 // Cut implements [Decoder].
-func (d *bodyDecoder) Cut() {
+func (d *bodyDecoder) Cut(truncated bool) {
 	if json.Valid(d.line) {
 		d.Close() // an object is complete by itself, with or without the end of its line
 		return
 	}
 	complete, terminal, phase := d.state.Complete, d.state.Terminal, d.state.Phase
 	failed := d.state.Err != nil
+	d.tally.truncated = truncated
 	d.flush()
 	d.reader.closed(true)
 	if d.state.Err != nil && !failed {

@@ -127,8 +127,20 @@ func (r *geminiReader) add(d *contentDelta) {
 	r.updateComplete()
 }
 
-// closed has no effect: a call says with each part whether it is whole.
-func (r *geminiReader) closed(bool) {}
+// closed handles the end of the body. There is no event that has to come last, so a program may
+// take a clean end for the end of the answer, and what it has of the arguments of a call for all
+// of them: these have no form in which an open value shows.
+// https://github.com/vercel/ai/issues/14358
+func (r *geminiReader) closed(cut bool) {
+	if cut {
+		return
+	}
+	for i := range r.candidates.list {
+		if known := &r.candidates.list[i].value; known.open {
+			r.t.complete(&known.call)
+		}
+	}
+}
 
 // done handles the end of the array, or a [DONE] from a gateway.
 func (r *geminiReader) done() {

@@ -45,7 +45,6 @@ func TestGemini(t *testing.T) {
 	usage := func(counts string) string {
 		return `{"candidates":[` + candidate("0", `{"text":"a"}`, "") + `],"usageMetadata":{` + counts + `}}`
 	}
-	toolChunk := func(s *State) { s.Phase = semconv.PhaseToolInput }
 	unavailable := `{"error":{"code":503,"message":"secret","status":"UNAVAILABLE"}}`
 	failedWith := failed(Error{Type: "UNAVAILABLE", Code: "503", Status: 503})
 
@@ -80,10 +79,10 @@ func TestGemini(t *testing.T) {
 		{"a call whose id is a text", "", crlf(part(whole("an id"))), all(events(1), calls(SafeID("an id")+"!"), phase(callReady))},
 		{"a call whose name is a text", "", crlf(part(`{"functionCall":{"id":"a","name":"my tool"}}`)), all(events(1), calls("a/redacted!"), phase(callReady))},
 		{"text after a call", "", crlf(part(whole("a")), hi), all(events(2), calls("a!"), texts(1), phase(semconv.PhaseText))},
-		{"a call begun", "", crlf(begin), all(events(1), calls("/f"), toolChunk)},
-		{"a call going on", "", crlf(begin, more), all(events(2), calls("/f"), toolChunk)},
+		{"a call begun", "", crlf(begin), all(events(1), calls("/f+"), phase(callReady))},
+		{"a call going on", "", crlf(begin, more), all(events(2), calls("/f+"), phase(callReady))},
 		{"a call in pieces", "", crlf(begin, more, last), all(events(3), calls("/f!"), phase(callReady))},
-		{"a call in pieces, an empty end", "", crlf(begin, part(`{"functionCall":{}}`), begin), all(events(3), calls("/f!", "/f"), toolChunk)},
+		{"a call in pieces, an empty end", "", crlf(begin, part(`{"functionCall":{}}`), begin), all(events(3), calls("/f!", "/f+"), phase(callReady))},
 		{"a call in pieces without an end", "", crlf(begin, more, stop("STOP")), all(events(3), calls("/f!"), finished("STOP"), complete, phase(callReady))},
 		{"a call in pieces that was cut", "", crlf(begin, more, stop("MAX_TOKENS")), all(events(3), calls("/f"), done("MAX_TOKENS"))},
 		{"a call that was malformed", "", crlf(hi, stop("MALFORMED_FUNCTION_CALL")), all(events(2), texts(1), phase(semconv.PhaseText), finished("MALFORMED_FUNCTION_CALL"), failed(Error{Type: "MALFORMED_FUNCTION_CALL"}))},
@@ -91,7 +90,8 @@ func TestGemini(t *testing.T) {
 		{"a text and a call, twice", "", crlf(part(`{"text":"hi"},{"functionCall":{"name":"f"}}`), part(`{"text":"hi"},{"functionCall":{"name":"f"}}`)), all(events(2), texts(2), calls("/f!", "/f!"), phase(callReady))},
 		{"ids alone", "", crlf(part(`{"functionCall":{"id":"a"}}`), part(`{"functionCall":{"id":"a"}}`)), all(events(2), calls("a/!", "a/!"), phase(callReady))},
 		{"a piece of nothing", "", crlf(last), events(1)},
-		{"a call in pieces of another candidate", "", crlf(begin, chunk(candidate("1", `{"functionCall":{}}`, ""))), all(events(2), calls("/f"), toolChunk)},
+		{"a call in pieces of another candidate", "", crlf(begin, chunk(candidate("1", `{"functionCall":{}}`, ""))), all(events(2), calls("/f+"), phase(callReady))},
+		{"an error within a call in pieces", "", crlf(begin, more, unavailable), all(events(3), calls("/f+"), phase(semconv.PhaseToolInput), failedWith)},
 		{"no call", "", crlf(part(`{"functionCall":null}`)), events(1)},
 
 		{"provider's tools", "", crlf(part(`{"executableCode":{"code":"x"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}`), part(`{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"toolResponse":{"id":"a"}}`)), all(events(2), providerTools(2, "code_execution", "google_search"))},
@@ -139,6 +139,19 @@ func TestGemini(t *testing.T) {
 		{"not streaming, nothing", jsonType, `{"usageMetadata":{}}`, all(events(1), terminal)},
 		{"not streaming, an error", jsonType, unavailable, all(events(1), failedWith)},
 	})
+}
+
+// A call whose last part is missing was executed by no client, unless the stream ended without an
+// error.
+func TestGeminiCallInPiecesCut(t *testing.T) {
+	const begin = `{"candidates":[{"index":0,"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}`
+	const more = `{"candidates":[{"index":0,"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x"}],"willContinue":true}}]}}]}`
+	for _, body := range []string{data(begin), data(begin, more), data(begin, more, more)} {
+		cut := decodeCut(gemini{}, sseType, body)
+		assert.Zero(t, cut.ToolInputsCompleted)
+		assert.Equal(t, semconv.PhaseToolInput, cut.Phase)
+		assert.Equal(t, 1, decode(gemini{}, sseType, body).ToolInputsCompleted)
+	}
 }
 
 func TestSnake(t *testing.T) {

@@ -2,9 +2,84 @@ package wire
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/internal/race"
 )
+
+// A megabyte of braces costs memory and time in proportion to its size, wherever it is: as the value
+// of a member, in the input of a call, or as nothing at all.
+func TestMegabyteOfBraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds")
+	}
+	const megabyte = 1 << 20
+	bodies := map[string]string{"braces": strings.Repeat("{", megabyte), "brackets": strings.Repeat("[", megabyte)}
+	for name, open := range map[string]string{"objects": `{"a":`, "lists": `[`} {
+		n := megabyte / len(open)
+		closed := map[string]string{`{"a":`: "}", `[`: "]"}[open]
+		bodies[name+", open"] = strings.Repeat(open, n)
+		bodies[name+", closed"] = strings.Repeat(open, n) + "1" + strings.Repeat(closed, n)
+		bodies[name+", not deep"] = "[" + strings.Repeat(open+"1"+closed+",", n) + "1]"
+	}
+	input := func(pieces int) string {
+		var b strings.Builder
+		for range pieces {
+			b.WriteString(data(delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"`+strings.Repeat("{", megabyte/pieces)+`"}}]}`, "")))
+		}
+		return b.String()
+	}
+	bounded := func(what string, do func()) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		do()
+		took := time.Since(start)
+		runtime.ReadMemStats(&after)
+		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(24), "%s: MiB allocated", what)
+		assert.Less(t, int64(after.StackSys)-int64(before.StackSys), int64(16<<20), "%s: bytes of stack", what)
+		assert.Less(t, took, 5*time.Second, what) // a quadratic reader takes minutes
+	}
+	for i, k := range requestKinds {
+		if i%race.Every(4) != 0 {
+			continue
+		}
+		for name, braces := range bodies {
+			if i > 2 && name != "braces" && name != "objects, closed" {
+				continue // the reading of JSON is the same
+			}
+			for place, body := range map[string]string{"alone": braces, "unknown": k.body + `,"hologram":` + braces + "}", "tools": k.body + `,"tools":` + braces + "}"} {
+				bounded(k.Name()+", request, "+name+", "+place, func() { _, _ = k.ReadRequest([]byte(body)) })
+			}
+			for place, body := range map[string]string{
+				"document": braces, "event": "data: " + braces + "\n\n", "member": `data: {"a":` + braces + "}\n\n",
+				"choices": `data: {"choices":` + braces + "}\n\n", "candidates": `data: {"candidates":` + braces + "}\n\n",
+			} {
+				bounded(k.Name()+", response, "+name+", "+place, func() {
+					d := k.NewDecoder("")
+					for piece := range slices.Chunk([]byte(body), 4<<10) {
+						d.Write(piece)
+					}
+					d.Close()
+				})
+			}
+		}
+	}
+	for _, pieces := range []int{1, 64, 4096} {
+		bounded(fmt.Sprint("input in pieces: ", pieces), func() {
+			st := decode(openAIChat{}, sseType, input(pieces))
+			assert.Equal(t, 1, st.ToolInputsStarted)
+			assert.Equal(t, 1, st.ToolInputsCompleted, "deeper than is followed: a client may have executed it")
+		})
+	}
+}
 
 // BenchmarkHostile decodes streams that begin as many calls, items or choices as possible.
 // The cost of an event must not grow with their number.

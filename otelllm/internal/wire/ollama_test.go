@@ -67,7 +67,7 @@ func TestCutLine(t *testing.T) {
 	for line, ends := range map[string]bool{`{"done":true}`: true, `{"done":true} x`: false, `{"done":true`: false, "": false} {
 		d := ollama{}.NewDecoder(linesType)
 		d.Write([]byte(`{"message":{"content":"hi"}}` + "\n" + line))
-		d.Cut()
+		d.Cut(false)
 		assert.Equal(t, ends, d.State().Complete, line)
 		assert.Equal(t, ends, d.State().Terminal, line)
 		assert.Equal(t, 1, d.State().TextChunks)

@@ -431,6 +431,14 @@ func (h *hashed) check(tb testing.TB, kind, text string, hash uint64) {
 	h.hash[text], h.text[back] = hash, text
 }
 
+// stemOf returns the hash of the stem of an id; 0 if it has none but itself.
+func stemOf(id string) uint64 {
+	if stem := idStem(SafeID(id)); stem != SafeID(id) {
+		return TranscriptID(stem)
+	}
+	return 0
+}
+
 // checkTranscript compares a transcript with the facts.
 func checkTranscript(tb testing.TB, h *hashed, protocol string, body []byte) *Transcript {
 	tb.Helper()
@@ -445,13 +453,14 @@ func checkTranscript(tb testing.TB, h *hashed, protocol string, body []byte) *Tr
 		got, ok := tr.Call(i)
 		if require.Equal(tb, i >= len(f.calls)-MaxIDs, ok); ok {
 			require.Equal(tb, TranscriptID(SafeID(c.id)), got.ID, "%s", body)
+			require.Equal(tb, stemOf(c.id), got.Stem, "%s", body)
 			h.check(tb, "call", c.input, got.Input)
 		}
 	}
 	for i, o := range f.outputs {
 		got, ok := tr.Output(i)
 		if require.Equal(tb, i >= len(f.outputs)-MaxIDs, ok); ok {
-			require.Equal(tb, TranscriptOutput{ID: TranscriptID(SafeID(o.id)), Result: o.result}, got, "output %d of %s", i, body)
+			require.Equal(tb, TranscriptOutput{ID: TranscriptID(SafeID(o.id)), Stem: stemOf(o.id), Result: o.result}, got, "output %d of %s", i, body)
 		}
 	}
 	for n := range len(f.points) + 1 {

@@ -151,7 +151,7 @@ func (r *responsesReader) done() {}
 
 // closed handles the end of the body.
 func (r *responsesReader) closed(cut bool) {
-	if !cut && !r.t.Terminal {
+	if !cut && !r.t.over() {
 		r.open.swallow(&r.t)
 	}
 }
@@ -213,6 +213,12 @@ func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 			r.t.wholeInput(it, ev.whole)
 			r.t.endInput(it)
 		}
+	case "response.shell_call_command.done":
+		// One command is whole, and others of the call may follow.
+		if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
+			r.t.complete(it)
+		}
+		unread = false
 	case "response.output_text.done", "response.refusal.done", "response.content_part.added", "response.content_part.done",
 		// Of the Realtime API.
 		"response.text.done", "response.audio_transcript.done", "response.output_audio_transcript.done":
@@ -280,7 +286,7 @@ func (r *responsesReader) unclearEnd(resp *responsesObject) bool {
 // its beginning, so its events do not matter.
 func (r *responsesReader) mayCompleteCall(ev *responsesEvent) bool {
 	switch string(ev.typ) {
-	case "response.shell_call_command.added", "response.shell_call_command.done", "response.shell_call_output_content.done":
+	case "response.shell_call_command.added", "response.shell_call_output_content.done":
 		return false
 	}
 	it := r.find(ev.outputIndex, ev.itemID)

@@ -90,6 +90,7 @@ func (it *responsesItem) providerTool() []byte {
 func readItem(c *cursor) responsesItem {
 	var it responsesItem
 	var called bool // a member of a shell_call has the command
+	var typed bool  // the only text of its input is a type
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -119,9 +120,9 @@ func readItem(c *cursor) responsesItem {
 		case "arguments", "input":
 			it.input = c.inputPart()
 		case "action", "operation": // the input of a call of another kind than a function
-			object := c.peek() == '{'
-			given := c.hasText()
-			it.input, called = inputPart{object: object && given, filled: given}, called || given
+			var given bool
+			given, typed = readAction(c)
+			it.input, called = inputPart{object: given, filled: given}, called || given
 		case "caller", "max_output_length":
 			called = c.hasText() || called
 		default: // of a call: what is called, with which arguments
@@ -129,12 +130,45 @@ func readItem(c *cursor) responsesItem {
 		}
 	}
 	c.unread = c.unread || it.unplaced()
+	it.fillInput(typed)
 	it.unread = it.unread || called
 	if it.kind() == itemReasoning {
 		// Its content is visible reasoning.
 		it.reasoning, it.text = it.reasoning || it.text, false
 	}
 	return it
+}
+
+// fillInput completes the input of a call that is not of a function, and so does not come in
+// parts: an unknown member with a text may be it. typed: its action has a type and nothing else,
+// which is a whole action on a computer, and for a shell the place where a command will be.
+func (it *responsesItem) fillInput(typed bool) {
+	switch string(it.typ) {
+	case "local_shell_call":
+		typed = false
+	case "computer_call", "apply_patch_call", "shell_call":
+	default:
+		return
+	}
+	if it.input.empty() && (it.unread || typed) {
+		it.input = inputPart{object: true, filled: true}
+	}
+}
+
+// readAction reads the input of a call that is not of a function. It reports whether it has a text
+// beside its type, and whether it has only that.
+func readAction(c *cursor) (given, typed bool) {
+	if c.peek() != '{' {
+		return c.hasText(), false
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "type" {
+			typed = c.hasText() || typed
+		} else {
+			given = c.hasText() || given
+		}
+	}
+	return given, typed && !given
 }
 
 // unplaced reports whether the item is a call that the provider or the application may

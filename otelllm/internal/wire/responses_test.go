@@ -169,6 +169,41 @@ func TestResponsesInputByIndex(t *testing.T) {
 	assert.Equal(t, 1, decodeCut(openAIResponses{}, sseType, stream).ToolInputsCompleted)
 }
 
+// A client that the provider asks to run commands, to act on a computer or to change a file gets
+// all of that at once: what has a command is complete, and what will have one is not.
+func TestResponsesActions(t *testing.T) {
+	for _, tt := range []struct {
+		item string
+		done int
+	}{
+		{`"type":"local_shell_call","action":{"type":"exec","command":[],"env":{}}`, 0},
+		{`"type":"local_shell_call","action":{"type":"exec","command":["ls"],"env":{}}`, 1},
+		{`"type":"local_shell_call","action":[{"type":"exec","command":["ls"]}]`, 1},
+		{`"type":"local_shell_call","action":"ls"`, 1},
+		{`"type":"local_shell_call","plan":{"command":["ls"]}`, 1},
+		{`"type":"local_shell_call"`, 0},
+		{`"type":"shell_call","action":{"commands":[],"timeout_ms":null}`, 0},
+		{`"type":"shell_call","action":{"commands":["ls"],"timeout_ms":null}`, 1},
+		{`"type":"computer_call","action":{"type":"screenshot"}`, 1},
+		{`"type":"computer_call","action":{"type":"move","x":1,"y":2}`, 1},
+		{`"type":"computer_call","actions":[{"type":"screenshot"}]`, 1},
+		{`"type":"apply_patch_call","operation":{"type":"delete_file","path":"a"}`, 1},
+		{`"type":"function_call","name":"f","namespace":"n","arguments":""`, 0},
+	} {
+		body := named(`{"type":"response.output_item.added","output_index":0,"item":{"id":"i","call_id":"a",` + tt.item + `}}`)
+		assert.Equal(t, tt.done, decodeCut(openAIResponses{}, sseType, body).ToolInputsCompleted, tt.item)
+		assert.Equal(t, 1, decode(openAIResponses{}, sseType, body).ToolInputsCompleted, tt.item)
+	}
+	shell := []string{
+		item("added", "0", `{"type":"shell_call","call_id":"a","action":{"commands":[]}}`),
+		`{"type":"response.shell_call_command.added","output_index":0,"command_index":0,"command":""}`,
+		`{"type":"response.shell_call_command.delta","output_index":0,"command_index":0,"delta":"ls"}`,
+		`{"type":"response.shell_call_command.done","output_index":0,"command_index":0,"command":"ls"}`,
+	}
+	assert.Zero(t, decodeCut(openAIResponses{}, sseType, named(shell[:3]...)).ToolInputsCompleted)
+	assert.Equal(t, 1, decodeCut(openAIResponses{}, sseType, named(shell...)).ToolInputsCompleted, "a client may run each command as it comes")
+}
+
 // An unknown form of an event that shows who executes a call, its progress or the end of
 // an answer sets Unread.
 func TestResponsesOfAnotherShape(t *testing.T) {

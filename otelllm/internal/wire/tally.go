@@ -19,7 +19,10 @@ type tally struct {
 
 	// late: what is read is an event that only the clean end of the body has ended. Clients
 	// that drop it get no error, and execute a call whose first part of the input is in it.
-	late bool
+	late      bool
+	truncated bool // the body was, see [Decoder]
+	// lateError: such an event was the error that ended the response.
+	lateError bool
 }
 
 // contentDelta is the meaning of an event that only adds to the content of a response,
@@ -216,5 +219,9 @@ func (t *tally) fail(f *fault) {
 		return
 	}
 	t.Err = f.asError()
-	t.Complete, t.Terminal = false, true
+	t.Complete, t.Terminal, t.lateError = false, true, t.late
 }
+
+// over reports whether every client knows that the response has ended. One that drops a late error
+// takes the end of the body for that of the answer.
+func (t *tally) over() bool { return t.Terminal && !t.lateError }

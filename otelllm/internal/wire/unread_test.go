@@ -101,7 +101,7 @@ func TestCut(t *testing.T) {
 	cut := func(body string) *State {
 		d := openAIChat{}.NewDecoder(sseType)
 		d.Write([]byte(body))
-		d.Cut()
+		d.Cut(false)
 		return d.State()
 	}
 	for _, end := range []string{"", "\n"} {
@@ -135,7 +135,7 @@ func checkPrefixes(t *testing.T, p Protocol, ct, body string) {
 	for n := range len(body) + 1 {
 		d := p.NewDecoder(ct)
 		d.Write([]byte(body[:n]))
-		d.Cut()
+		d.Cut(false)
 		s := d.State()
 		for _, grows := range [][2]int{
 			{before.TextChunks, s.TextChunks},

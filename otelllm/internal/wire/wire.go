@@ -93,8 +93,9 @@ type Decoder interface {
 	Close()
 	// Cut is Close for a body that did not reach its end, or was not read to its end. The
 	// complete lines of an event that no blank line has ended have reached a reader that
-	// works line by line, so they count; but they do not end the response.
-	Cut()
+	// works line by line, so they count; but they do not end the response. Truncated: the
+	// bytes stopped although more were announced, which Bedrock's client does not report.
+	Cut(truncated bool)
 	// State is the state after the bytes so far. The pointer stays the same.
 	State() *State
 	// Release returns the decoder for reuse: neither it nor the State that it returned may
