@@ -293,6 +293,8 @@ const (
 	scopeVLLM
 	scopeAgentFramework
 	scopeOBI
+	scopeSemanticKernel
+	scopeGoogleGenAI // OpenTelemetry's own for Python
 )
 
 // namedSpans are the scopes whose spans are recognised by their names.
@@ -324,6 +326,8 @@ var scopes = [...]struct {
 	{"gcp.vertex.agent", false, scopeADK},
 	{"vllm.", true, scopeVLLM},
 	{"agent_framework", false, scopeAgentFramework},
+	{"semantic_kernel.", true, scopeSemanticKernel},
+	{"Microsoft.SemanticKernel", true, scopeSemanticKernel},
 	{"go.opentelemetry.io/obi", true, scopeOBI},
 	{"github.com/open-telemetry/opentelemetry-ebpf-instrumentation", true, scopeOBI},
 	{"opentelemetry-ebpf-instrumentation", false, scopeOBI},
@@ -339,6 +343,7 @@ var scopes = [...]struct {
 	{"opentelemetry.instrumentation.openai.v", true, scopeOpenLLMetryPython},
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
+	{"opentelemetry.instrumentation.google_genai", false, scopeGoogleGenAI},
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},
