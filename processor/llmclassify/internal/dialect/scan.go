@@ -50,7 +50,7 @@ const (
 	markGoCompile                       // one that only the compile-time tool for Go writes
 	markOpenInference                   // OpenInference's kind of a span
 	markVercel                          // the AI SDK's operation
-	markGraphNode                       // a node of OpenInference's graph of agents
+	markGraphNode                       // a node of OpenInference's graph of agents, or a span that failed
 	markHTTPMethod                      // an HTTP method
 	markHTTPTarget                      // the target of an HTTP request
 	markHTTPExchange  = markHTTPMethod | markHTTPTarget
@@ -120,6 +120,8 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 		s.scanCodex(span)
 	case in == scopeClaudeCode:
 		s.scanClaude(span)
+	case in == scopeOpenAIAgents && span.Status().Code() == ptrace.StatusCodeError:
+		s.marks |= markGraphNode
 	}
 	for key, v := range span.Attributes().All() {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
