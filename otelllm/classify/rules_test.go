@@ -520,7 +520,7 @@ func TestTransient(t *testing.T) {
 		"stream_interrupted": table["stream_interrupted"].causes,
 		"empty_completion":   table["empty_completion"].causes,
 		"connection_failed":  "dns_temporary connect_refused connect_unreachable connect_timeout proxy unknown tls",
-		"provider_error":     "rate_limited overloaded server_error timeout unknown_end",
+		"provider_error":     "rate_limited overloaded server_error timeout unknown_end unknown",
 		"protocol_violation": table["protocol_violation"].causes,
 		"local_abort":        "deadline",
 		"application_error":  "run_error",

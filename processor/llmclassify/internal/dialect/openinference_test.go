@@ -306,7 +306,7 @@ func TestOpenAIAgents(t *testing.T) {
 		{
 			"Responses: an error in the stream", arize(oiAgents, "LLM", statusError, nil, event{message: state + `error".`}),
 			[]truth{inBand},
-			verdict{semconv.ClassProviderError, semconv.CauseUnknown, low, never},
+			verdict{semconv.ClassProviderError, semconv.CauseUnknown, low, confirm},
 			failedWith(classify.Request{Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true}}),
 		},
 		{
