@@ -292,7 +292,8 @@ func hasContent(r *classify.Request) bool {
 //   - content of the answer never disappears.
 //
 // An error or a limit that only the provider's own value reports is not known if that
-// value has changed. The level must then be at least that the user has to confirm.
+// value has changed, and neither is what kind of error it is. The level must then be at least
+// that the user has to confirm.
 func compareVerdicts(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy bool) string {
 	gone := hasContent(original) && !hasContent(mutant)
 	switch {
@@ -314,7 +315,7 @@ func compareVerdicts(o, m *classify.Diagnosis, original, mutant *classify.Reques
 		return "is not a failure"
 	}
 	level := o.Retry.Safety
-	if (o.Class == semconv.ClassProviderError || o.Class == semconv.ClassOutputLimited) && m.Class != o.Class {
+	if (o.Class == semconv.ClassProviderError || o.Class == semconv.ClassOutputLimited) && (m.Class != o.Class || m.Cause == semconv.CauseUnknown) {
 		level = min(level, classify.UserConfirmedRetry)
 	}
 	if m.Retry.Safety < level {

@@ -398,6 +398,7 @@ export const catalogue = {
 ["openrouter_in_flight_budget", ["rate_limited", "phrase"]],
 ["request too large for model", ["context_length_exceeded", "phrase"]],
 ["temporarily out of capacity", ["overloaded", "phrase"]],
+["tool_use ids must be unique", ["invalid_request", "phrase", "duplicate_call"]],
 ["5-hour usage limit reached", ["quota_exhausted", "phrase"]],
 ["incorrect api key provided", ["authentication", "phrase"]],
 ["invalid_payment_instrument", ["quota_exhausted", "phrase"]],

@@ -13,9 +13,10 @@ import (
 //
 // Few providers have a code for this, and most say it in words, which are recorded as
 // [ProviderError.History]. Without either, the history is taken as the reason if the status is
-// 400 or 422, no code names another cause, and the history has a call without an output, an
-// output without a call, or one of them twice. The ids prove nothing if part of the history is
-// on the server, or if the lists may have been cut.
+// 400 or 422, no code names another cause, and the history has a call without an output, or an
+// output without a call. The ids prove nothing if part of the history is on the server, or if
+// the lists may have been cut. Neither do two calls with one id: some models count their calls
+// anew in each answer, and a provider that refuses that says so.
 func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 	if said := r.Provider.saysHistory(); said != semconv.ProviderErrorHistoryUnset && (!catalogue.Passes(kind) || r.HistoryCalls == nil) {
 		// An error that passes, such as the end of a connection, loses only what the
@@ -31,8 +32,6 @@ func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 		return semconv.CauseMissingOutput
 	case len(without(r.HistoryOutputs, r.HistoryCalls)) > 0:
 		return semconv.CauseMissingCall
-	case len(without(r.HistoryCalls, distinct(r.HistoryCalls))) > 0:
-		return semconv.CauseDuplicateCall
 	default:
 		return semconv.CauseUnset
 	}

@@ -45,6 +45,7 @@ var guards = [...]guard{
 	}},
 	{semconv.RetryReasonEvidenceIncomplete, UserConfirmedRetry, func(k *risk) bool {
 		return k.class == semconv.ClassApplicationError || // the failure of the application itself is not observed
+			k.class == semconv.ClassProviderError && k.cause == semconv.CauseUnknown ||
 			k.abort == semconv.AbortSourceUnknown || // it may have been a person
 			!k.observed() || k.confidence() == semconv.ConfidenceLow // confidence is low for unclassified and run_abandoned
 	}},
@@ -131,6 +132,8 @@ func transient(k *risk) bool {
 	case semconv.ClassProviderError:
 		switch k.cause {
 		case semconv.CauseRateLimited, semconv.CauseOverloaded, semconv.CauseServerError, semconv.CauseTimeout, semconv.CauseUnknownEnd:
+			return true
+		case semconv.CauseUnknown: // nothing says that it passes, nor that it does not
 			return true
 		default:
 			return false

@@ -204,13 +204,15 @@ func (t *Tool) unanswered() bool {
 }
 
 // retriesFrom returns the first position of the requests that follow a failed request
-// which made the call with this id or carried its output.
+// which made the call with this id or carried its output. One that was refused because its
+// history is too long is followed by requests with a shorter one: what is gone from it together
+// with its call was summarized.
 func (j *judge) retriesFrom(n int32) int {
 	var earliest time.Time
 	for _, in := range [...]role{roleMade, roleCarried} {
 		for _, u := range j.index.uses(n, in) {
 			before := j.requestAt(u.pos)
-			if j.states[j.order[u.pos]] == stateFailed && (earliest.IsZero() || before.End.Before(earliest)) {
+			if j.states[j.order[u.pos]] == stateFailed && !j.tooLong(int(u.pos)) && (earliest.IsZero() || before.End.Before(earliest)) {
 				earliest = before.End
 			}
 		}

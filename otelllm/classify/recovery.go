@@ -119,6 +119,11 @@ func (j *judge) recoveredLater(pos int) bool {
 	if slices.ContainsFunc(early, func(at int) bool { return j.sameThread(at, pos) }) {
 		return true
 	}
+	if j.tooLong(pos) && slices.ContainsFunc(j.order[first:min(len(j.order), first+maxThreads)], func(i int) bool {
+		return j.states[i].answered() && j.run.Requests[i].Attempt > f.Attempt
+	}) {
+		return true // with a summary in place of the history
+	}
 	// A request of the same conversation carries all of the outputs, so the one that the
 	// fewest answered requests carry is enough.
 	var few []int32
@@ -137,6 +142,11 @@ func (j *judge) recoveredLater(pos int) bool {
 		}
 	}
 	return false
+}
+
+// tooLong reports whether the request at a position was refused because its history is too long.
+func (j *judge) tooLong(pos int) bool {
+	return j.classifications[j.order[pos]].cause == semconv.CauseContextLengthExceeded
 }
 
 // maxEarly bounds the requests that [judge.answeredEarly] looks at.

@@ -154,3 +154,36 @@ func TestIncompleteWords(t *testing.T) {
 		assert.Contains(t, d.Summary, "The model's answer is not complete, and nothing recorded shows why.")
 	}
 }
+
+// TestSummarizedHistory: a request whose history was too long is made good by a further attempt
+// with a summary, from which the calls are gone together with their outputs. What an attempt leaves
+// out for any other reason is lost, and so is an output whose call is still there.
+func TestSummarizedHistory(t *testing.T) {
+	call := all(answers, func(r *Request) {
+		r.Finish, r.ToolCalls, r.ToolInputsStarted, r.ToolInputsCompleted, r.CallIDs = FinishToolCalls, Counted(1), Counted(1), Counted(1), []string{"a"}
+	})
+	history := func(calls, outputs []string, attempt int) func(*Request) {
+		return func(r *Request) { r.HistoryCalls, r.HistoryOutputs, r.Attempt = calls, outputs, attempt }
+	}
+	a, none := []string{"a"}, []string{}
+	tool := Tool{Start: at(2), End: at(3), CallID: "a", Name: "pay", FromHistory: true, Delivery: semconv.OutputDeliverySent}
+	tooLong := refused(400, semconv.ProviderErrorKindContextLengthExceeded)
+	for _, tt := range []struct {
+		name           string
+		failure, again func(*Request)
+		want           semconv.RunOutcome
+	}{
+		{"a summary", tooLong, history(none, none, 2), semconv.RunOutcomeRecovered},
+		{"a call without its output", tooLong, history(a, none, 2), semconv.RunOutcomeFailed},
+		{"another request", tooLong, history(none, none, 1), semconv.RunOutcomeFailed},
+		{"another failure", refused(503, semconv.ProviderErrorKindOverloaded), history(none, none, 2), semconv.RunOutcomeFailed},
+	} {
+		r := run(false, []Request{request(0, 1, all(call, history(none, none, 1))), request(4, 5, all(tt.failure, history(a, a, 1))), request(6, 7, all(answers, tt.again))})
+		r.Failed, r.Tools = NotObserved, []Tool{tool}
+		v := Judge(&r)
+		assert.Equal(t, tt.want, v.Run.Outcome, "%s: %s", tt.name, v.Run.Summary)
+		r.Requests[2] = request(6, 7, all(reset(semconv.PhaseResponseStarted), tt.again))
+		assert.NotEqual(t, SafeAutoRetry, Judge(&r).Run.Retry.Safety, tt.name)
+		assert.NotEqual(t, SafeAutoRetry, Judge(&r).Requests[2].Retry.Safety, tt.name)
+	}
+}

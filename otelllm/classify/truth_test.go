@@ -48,6 +48,15 @@ func TestRequests(t *testing.T) {
 			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, f
 		}
 	}
+	unknownError := func(text int) func(*Request) {
+		return func(r *Request) {
+			r.Ended, r.Phase, r.Finish, r.Text = semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted, FinishMissing, Counted(text)
+			if text > 0 {
+				r.Phase = semconv.PhaseText
+			}
+			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true}
+		}
+	}
 	const bad = semconv.ProviderErrorKindInvalidRequest
 	for _, c := range []struct {
 		name   string
@@ -99,6 +108,11 @@ func TestRequests(t *testing.T) {
 			r.Ended, r.Phase = semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted
 			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, InBand: true}
 		}), "provider_error/overloaded@response_started safe_auto_retry (no_output)", "provider"},
+		// Of an error of unknown kind nothing says whether it passes.
+		{"an error that says nothing", unknownError(0), "provider_error/unknown@response_started user_confirmed_retry (evidence_incomplete)", "provider"},
+		{"the same after text", unknownError(1), "provider_error/unknown@text user_confirmed_retry (visible_output)", "provider"},
+		{"the same after a call", all(calls("a"), unknownError(0)), "provider_error/unknown@response_started user_confirmed_retry (tool_state_unknown)", "provider"},
+		{"the same from a gateway's upstream", all(status(502, "", semconv.ProviderErrorKindServerError), upstream(semconv.ClassProviderError, semconv.CauseUnknown, semconv.OriginProvider)), "provider_error/unknown@response_started user_confirmed_retry (evidence_incomplete)", "provider"},
 		{"what is offered is not known", all(cut, func(r *Request) { r.ProviderTools = nil }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (evidence_incomplete)", ""},
 		{"in the background, and cut", all(cut, func(r *Request) { r.Background = true }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (provider_continues)", ""},
 		{"in the background, and refused", all(status(429, "", semconv.ProviderErrorKindRateLimited), func(r *Request) { r.Background = true }), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},

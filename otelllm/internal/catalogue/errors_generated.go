@@ -401,6 +401,7 @@ var phrases = [...]phrase{
 	{"openrouter_in_flight_budget", rule{kind: semconv.ProviderErrorKindRateLimited}},
 	{"request too large for model", rule{kind: semconv.ProviderErrorKindContextLengthExceeded}},
 	{"temporarily out of capacity", rule{kind: semconv.ProviderErrorKindOverloaded}},
+	{"tool_use ids must be unique", rule{kind: semconv.ProviderErrorKindInvalidRequest, history: semconv.ProviderErrorHistoryDuplicateCall}},
 	{"5-hour usage limit reached", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
 	{"incorrect api key provided", rule{kind: semconv.ProviderErrorKindAuthentication}},
 	{"invalid_payment_instrument", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},

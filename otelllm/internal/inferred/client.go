@@ -29,7 +29,11 @@ var conversationHeaders = [...]string{"Thread-Id", "Session-Id", "X-Session-Id",
 
 // clientHeaders are headers whose values stay the same within a conversation, besides
 // those.
-var clientHeaders = [...]string{"X-Claude-Code-Agent-Id", "X-Session-Affinity"}
+var clientHeaders = [...]string{"X-Claude-Code-Agent-Id", affinityHeader}
+
+// affinityHeader has an id of the conversation in requests of opencode, by which a provider keeps
+// them together.
+const affinityHeader = "X-Session-Affinity"
 
 // ReadHeaders reads a request's headers. Their values are kept as keyed hashes, except for the
 // id of the conversation in the form in which it is recorded.
@@ -49,6 +53,7 @@ func ReadHeaders(h http.Header) Client {
 	for _, name := range clientHeaders {
 		if v := httpcall.Value(h, name); v != "" {
 			c.sent.Client += wire.TranscriptID(name + " " + v)
+			c.sent.Affine = c.sent.Affine || name == affinityHeader
 		}
 	}
 	return c

@@ -144,8 +144,9 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 func answerOf(f *classify.Request, calls []wire.Call, responseID string) kinship.Answer {
 	a := kinship.Answer{
 		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused || f.Finish == classify.FinishCompacted,
-		Queued: f.Background && f.Finish == classify.FinishWaiting,
-		Text:   f.Text.N() > 0 || f.Reasoning.N() > 0,
+		Queued:  f.Background && f.Finish == classify.FinishWaiting,
+		Text:    f.Text.N() > 0 || f.Reasoning.N() > 0,
+		TooLong: f.Provider.Kind == semconv.ProviderErrorKindContextLengthExceeded,
 	}
 	for i := range calls {
 		call := kinship.Call{ID: calls[i].ID, Name: calls[i].Name}

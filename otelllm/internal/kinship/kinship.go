@@ -22,7 +22,8 @@
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history (a summary), and its last answer had no calls, or calls
-//     whose ids are counted or absent.
+//     whose ids are counted or absent; unless that history was refused as too long, and the
+//     summary was asked for then.
 //   - The agent changes its instructions or its protocol, no id of a session says who it is,
 //     and the last answer had no calls with random ids. The date and the time are no change.
 //   - It repeats a step that failed, with other outputs or without one, and no call has a
@@ -95,6 +96,9 @@ type Sent struct {
 	// Client is the hash of what the client says about itself and its conversation besides
 	// the body: requests with different values are not kin. 0: nothing.
 	Client uint64
+	// Affine: Client has an id that the client sends with all requests of one conversation, so that
+	// one server gets them. Other clients may send the same one with several.
+	Affine bool
 	// Session is the hash of an id that the client sends with all requests of one
 	// conversation; 0: it sends none.
 	Session uint64
@@ -145,6 +149,8 @@ type Answer struct {
 	Queued bool
 	// Text: a part of the answer's text, or of its reasoning, had come.
 	Text bool
+	// TooLong: the request was refused because its history is too long.
+	TooLong bool
 }
 
 // finished reports whether the answer is complete and asks for nothing more.
@@ -289,7 +295,9 @@ type Request struct {
 	rereads   bool // it reads a response once more that another request has read
 	returned  bool // a later request of the run has outputs of its calls
 	aside     bool // the run that it comes from goes on without it
+	shortens  bool // it asks for a summary, since the history of the request before it was too long
 	known     bool // what is the same as it comes from the same client
+	affine    bool // see [Sent.Affine]
 	gone      bool // it is not in the tracker any more
 	size      int32
 

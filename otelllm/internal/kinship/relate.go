@@ -28,6 +28,9 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	if !slices.ContainsFunc(t.found, func(f reading) bool { return f.relation.Joins() }) {
 		t.byWords(r, tr, session)
 	}
+	if len(t.found) == 0 {
+		t.bySummary(r, tr, session)
+	}
 	t.preferOwnCalls(tr)
 	found := t.found
 	defer clear(found)
@@ -47,6 +50,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	switch {
 	case !run.over && r.isSummary(before, tr, from):
 		r.Relation, r.aside = Fork, true
+		r.shortens = run.last == before && before.answer.Result == Failed && before.answer.TooLong
 	case before.continued && !run.over && r.Relation.Joins() && run.last.isFailedStepOf(before) &&
 		(t.ownCallFollows(before, tr, from) || run.last.saysAgain(r)):
 		// The step again, with other outputs or without one.

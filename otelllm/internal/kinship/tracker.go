@@ -70,7 +70,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	r := &Request{
 		live: live, opening: tr.Opening, tools: tr.Tools, trace: s.Trace, forced: tr.Forced, began: now.UnixNano(),
 		kin: kin(s.Client+tr.Client, s.Session), session: s.Session != 0, Attempt: 1, size: int32(requestSize),
-		sender: kin(s.Client, s.Session), voice: tr.Voice, offers: tr.Offers, known: s.Session != 0 || t.config.Alone,
+		sender: kin(s.Client, s.Session), voice: tr.Voice, offers: tr.Offers, known: s.Session != 0 || t.config.Alone, affine: s.Affine,
 	}
 	if end, ok := tr.Point(0); ok {
 		r.end, r.words, r.answers = end.History^r.kin, end.Words, int32(min(tr.Total.Answers, math.MaxInt32))
@@ -119,6 +119,9 @@ func (t *Tracker) join(r *Request, session uint64) {
 		r.Run.conversation, r.Run.slot = c, -1
 	}
 	r.aside = r.aside || before != nil && !r.Relation.Joins() && before.awaitsOutputs()
+	if r.shortens {
+		t.schedule(before.Run, time.Unix(0, r.began).Add(t.config.Idle)) // the summary may take long
+	}
 	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 && !r.aside {
 		t.finish(before.Run, t.why(before.Run)) // nothing more comes of it
 	}
@@ -380,6 +383,9 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	}
 	if !run.over && run.open == 0 {
 		t.decide(now, run)
+	}
+	if before := r.Before; r.shortens && before != nil && !before.Run.over && before.Run.last == before {
+		t.decide(now, before.Run)
 	}
 	t.makeRoom()
 	return t.ended

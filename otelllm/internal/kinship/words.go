@@ -86,6 +86,29 @@ func (r *Request) isSummary(before *Request, tr *wire.Transcript, from wire.Tran
 	return before.tools != 0 && r.tools == 0 && tr.Total.Users > from.Users && !before.Run.last.saysAgain(r)
 }
 
+// bySummary finds the request that was refused because its history was too long, and that r asks
+// again in place of, with a summary: the same agent had asked for one and got it. What the summary
+// says is not compared. So the client has to be known to be the same, and nothing else of it may
+// have waited.
+func (t *Tracker) bySummary(r *Request, tr *wire.Transcript, session uint64) {
+	if !r.known && !r.affine || r.tools == 0 || tr.Previous != 0 {
+		return
+	}
+	var refused *Request
+	several := false
+	t.eachOf(r, session, func(q *Request) {
+		before := q.Before
+		if !q.shortens || q.answer.Result != Answered || before == nil || before.gone || before.Run.over || before.Run.last != before || before.continued {
+			return
+		}
+		several = several || refused != nil && refused != before
+		refused = before
+	})
+	if refused != nil && !several && refused.tools == r.tools && refused.voice == r.voice && r.answers <= refused.answers {
+		t.add(reading{refused, Again, tr.Total})
+	}
+}
+
 // saysAgain reports whether later comes from the same client as r, and its users and tools say what
 // they say in r.
 func (r *Request) saysAgain(later *Request) bool {

@@ -32,6 +32,8 @@ type ending struct {
 	chunked   bool     // the time to the first chunk is recorded
 	responded bool     // a part of a response is recorded
 	reasons   []string // nil where no finish reason is recorded
+	others    []string // the same, under names that the conventions do not have
+	returned  bool     // the call came back, or its stream was read to its end, as far as its producer shows that
 	unset     bool     // the status is UNSET
 	state     lifecycle
 
@@ -88,7 +90,7 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	case keyResponseStatus:
 		e.state = lifecycles[shortString(v)]
 	case string(otelsemconv.ErrorTypeKey):
-		e.errorType = text(v)
+		e.errorType = errorTypeOf(v)
 	case string(otelsemconv.GenAIUsageInputTokensKey):
 		e.input = count(v)
 	case string(otelsemconv.GenAIUsageOutputTokensKey):
@@ -98,8 +100,19 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	case string(otelsemconv.GenAIOutputMessagesKey):
 		e.content = messagesContent(v)
 		e.partless = e.content == classify.No && !strings.Contains(v.AsString(), `"type"`)
+	case keyGenAIFinish, keyGenAIStop, keyShortFinish:
+		e.others = append(e.others, finishReasons(v, nil)...)
 	}
 }
+
+// Names of finish reasons beside that of the conventions, which outweighs them. Semantic
+// Kernel has the first, AgentOps (semconv/span_attributes.py) and VeADK the first two, and
+// OpenRouter's own spans the third.
+const (
+	keyGenAIFinish = "gen_ai.response.finish_reason"
+	keyGenAIStop   = "gen_ai.response.stop_reason"
+	keyShortFinish = "gen_ai.finish_reason"
+)
 
 // finish is for a producer that records the finish reason under a key of its own.
 func (e *ending) finish(v pcommon.Value) {
@@ -113,6 +126,9 @@ func (e *ending) addFinish(v pcommon.Value) {
 
 // end completes the pass over the attributes.
 func (e *ending) end(span ptrace.Span, r *classify.Request) {
+	if len(e.reasons) == 0 && e.others != nil {
+		e.reasons = e.others
+	}
 	r.Finish = classify.ParseFinish(e.reasons)
 	if r.Finish == classify.FinishOther && (e.has(statusFailed) || e.has(statusCancelled)) {
 		r.Finish = classify.FinishMissing

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -169,6 +171,9 @@ var failures = map[string]failure{
 	"ChatClientContentFilterException": {provider: semconv.ProviderErrorKindContentPolicy},
 	"OpenAIContentFilterException":     {provider: semconv.ProviderErrorKindContentPolicy},
 
+	// Semantic Kernel, for Python.
+	"ContentFilterAIException": {provider: semconv.ProviderErrorKindContentPolicy},
+
 	"ContextWindowExceededError":  {provider: semconv.ProviderErrorKindContextLengthExceeded},
 	"ContentPolicyViolationError": {provider: semconv.ProviderErrorKindContentPolicy},
 }
@@ -203,6 +208,16 @@ func failureOf(name string) (failure, bool) {
 		return failure{provider: kind}, true
 	}
 	return failure{}, false
+}
+
+// errorTypeOf is the value of an error.type: the name of a class where Python's own text of it is
+// recorded ("<class 'openai.RateLimitError'>"), as Semantic Kernel does.
+func errorTypeOf(v pcommon.Value) string {
+	name := text(v)
+	if class, ok := strings.CutPrefix(name, "<class '"); ok {
+		return strings.TrimSuffix(class, "'>")
+	}
+	return name
 }
 
 // baseName is the name of a class without its packages.

@@ -29,7 +29,7 @@ import (
 //
 // Producers that need a rule of their own have it in a file of their own: pydantic-ai in
 // pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go, Microsoft's Agent
-// Framework in agentframework.go.
+// Framework in agentframework.go, Semantic Kernel in semantickernel.go.
 type GenAI struct {
 	scope scope // which producer; unknown if the scope is not known
 }
@@ -43,6 +43,8 @@ var (
 	genAIPydanticAI     Dialect = GenAI{scopePydanticAI}
 	genAIStrands        Dialect = GenAI{scopeStrands}
 	genAIAgentFramework Dialect = GenAI{scopeAgentFramework}
+	genAISemanticKernel Dialect = GenAI{scopeSemanticKernel}
+	genAIGoogle         Dialect = GenAI{scopeGoogleGenAI}
 )
 
 // Name implements [Dialect].
@@ -58,6 +60,10 @@ func (GenAI) in(s scope) Dialect {
 		return genAIStrands
 	case scopeAgentFramework:
 		return genAIAgentFramework
+	case scopeSemanticKernel:
+		return genAISemanticKernel
+	case scopeGoogleGenAI:
+		return genAIGoogle
 	default:
 		return genAI
 	}
@@ -103,7 +109,8 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	} else {
 		e.begin(span, r)
 	}
-	early := false // the provider reports tokens at the beginning of a response, most do at its end
+	e.returned = d.scope == scopeGoogleGenAI // unless it is a stream
+	early := false                           // the provider reports tokens at the beginning of a response, most do at its end
 	var spring springEnding
 	for key, v := range span.Attributes().All() {
 		switch {
@@ -111,6 +118,7 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 			early = early || countsEarly(v)
 		case spring.read(key, v, &e):
 		default:
+			d.readReturn(key, v, &e)
 			e.read(key, v, r)
 		}
 	}
@@ -124,6 +132,8 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	}
 	switch {
 	case e.conclude(r), r.Failed == classify.Yes:
+	case d.endsWithoutReason(&e):
+		e.unstated(r)
 	case e.unset && spring.cancelled(&e):
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	case e.unset && e.streamed && !early && e.empty(r) && e.output.Observed():

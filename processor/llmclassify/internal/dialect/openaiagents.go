@@ -18,7 +18,8 @@ import (
 // TOOL with tool.name and no id, AGENT; CHAIN turn only groups spans. A TOOL without a
 // name is a handoff, as the span's own name shows, and is not a tool. Neither is the
 // root a run, an AGENT without graph.node.id for the whole trace: it is OK however the
-// agents beneath it ended, which are the runs.
+// agents beneath it ended, which are the runs. Early versions for Python have no
+// graph.node.id: there an agent differs from the root only if it failed.
 //
 // An exception event has a message and no type, so that few errors can be identified.
 // The OK of an AGENT is not success: an agent goes on with what a broken stream brought,

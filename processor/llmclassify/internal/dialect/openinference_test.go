@@ -306,7 +306,7 @@ func TestOpenAIAgents(t *testing.T) {
 		{
 			"Responses: an error in the stream", arize(oiAgents, "LLM", statusError, nil, event{message: state + `error".`}),
 			[]truth{inBand},
-			verdict{semconv.ClassProviderError, semconv.CauseUnknown, low, never},
+			verdict{semconv.ClassProviderError, semconv.CauseUnknown, low, confirm},
 			failedWith(classify.Request{Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true}}),
 		},
 		{
@@ -380,6 +380,15 @@ func TestOpenAIAgents(t *testing.T) {
 	head, d, _ := arize(oiAgents, "AGENT", statusOK, nil).read(t)
 	assert.Equal(t, Head{}, head, "the root is OK, whatever happened")
 	assert.Nil(t, d)
+	for _, scope := range []string{oiAgents, "openinference.instrumentation.openai_agents"} {
+		tripped := arize(scope, "AGENT", statusError, nil)
+		tripped.message = "Guardrail tripwire triggered: {'guardrail': 'MathGuardrail'}"
+		head, _, facts = tripped.read(t)
+		assert.Equal(t, Run, head.Kind, "an agent that failed is not the root, also without graph.node.id")
+		v := classify.Judge(&classify.Run{Ended: classify.Yes, Failed: facts.Run.Failed, Requests: []classify.Request{*answeredBy(t, scope)}})
+		assert.Equal(t, semconv.RunOutcomeIncomplete, v.Run.Outcome, "something failed that is not recorded")
+		assert.Equal(t, confirm, v.Run.Retry.Safety)
+	}
 	_, _, facts = arize(oiAgents, "TOOL", statusOK, map[string]any{"tool.name": "write", "output.value": canary}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, Name: "write", Outcome: semconv.ToolOutcomeSucceeded}, facts.Tool)
 	for name, tt := range map[string]struct {
@@ -428,4 +437,11 @@ func TestOpenAIAgents(t *testing.T) {
 	}
 	head, _, _ = arize(oiAgents, "CHAIN", statusOK, nil).read(t)
 	assert.Equal(t, Other, head.Kind, "a turn is glue")
+}
+
+// answeredBy is a request of an agent that was answered.
+func answeredBy(t *testing.T, scope string) *classify.Request {
+	t.Helper()
+	_, _, facts := arize(scope, "LLM", statusOK, map[string]any{"llm.token_count.total": 12, "llm.token_count.completion": 6}).read(t)
+	return facts.Request
 }

@@ -31,8 +31,6 @@ var _ scoped = OpenLLMetry{}
 const (
 	keyLLMFinish        = "llm.response.finish_reason"
 	keyLLMStop          = "llm.response.stop_reason"
-	keyGenAIFinish      = "gen_ai.response.finish_reason"
-	keyGenAIStop        = "gen_ai.response.stop_reason"
 	keyCompletionFinish = "gen_ai.completion.0.finish_reason"
 	completionCalls     = "gen_ai.completion.0.tool_calls."
 	keyTraceloopEntity  = "traceloop.entity.name"
@@ -139,7 +137,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 // JavaScript do under the older one, too.
 func (d OpenLLMetry) inventsStop(older bool) bool {
 	switch d.scope {
-	case scopeOpenLLMetryPython, scopePython:
+	case scopeOpenLLMetryPython, scopePython, scopeGoogleGenAI:
 		return false
 	case scopeOpenLLMetryJS:
 		return true

@@ -21,14 +21,25 @@ const (
 	opHandleTurn      = "handle_conversation_turn"
 )
 
+// requestOperations are the operations of model calls: those of the conventions, and the names
+// that Semantic Kernel has for them. Those with a dot are in .NET from 1.14 to 1.66 and in Python
+// from 1.4 to 1.37, text_completions is in Python since (see semantickernel.go).
+var requestOperations = map[string]bool{
+	opChat: true, opTextCompletion: true, opGenerateContent: true, opFetchResponse: true,
+
+	"chat.completions": true, "text.completions": true, "text_completions": true,
+	"chat.streaming_completions": true, "text.streaming_completions": true,
+}
+
 // mcpToolCall is the mcp.method.name of a tool call.
 const mcpToolCall = "tools/call"
 
 // operation is the kind of a span with this gen_ai.operation.name.
 func operation(name string) Kind {
-	switch name {
-	case opChat, opTextCompletion, opGenerateContent, opFetchResponse:
+	if requestOperations[name] {
 		return Request
+	}
+	switch name {
 	case opExecuteTool:
 		return Tool
 	case opInvokeAgent, opInvokeWorkflow, opHandleTurn:

@@ -86,7 +86,7 @@ func TestQwenCodeRequest(t *testing.T) {
 		{
 			"an error in the stream", qwenRequestSpan(statusError, with(began, failure("APIError"))),
 			[]truth{inBand},
-			ofProvider(semconv.CauseUnknown, never),
+			ofProvider(semconv.CauseUnknown, confirm),
 			missing(failedWith(classify.Request{Basis: classify.Corroborated, Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true}})),
 		},
 		{

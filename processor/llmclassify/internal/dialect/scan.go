@@ -50,7 +50,7 @@ const (
 	markGoCompile                       // one that only the compile-time tool for Go writes
 	markOpenInference                   // OpenInference's kind of a span
 	markVercel                          // the AI SDK's operation
-	markGraphNode                       // a node of OpenInference's graph of agents
+	markGraphNode                       // a node of OpenInference's graph of agents, or a span that failed
 	markHTTPMethod                      // an HTTP method
 	markHTTPTarget                      // the target of an HTTP request
 	markHTTPExchange  = markHTTPMethod | markHTTPTarget
@@ -120,6 +120,8 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 		s.scanCodex(span)
 	case in == scopeClaudeCode:
 		s.scanClaude(span)
+	case in == scopeOpenAIAgents && span.Status().Code() == ptrace.StatusCodeError:
+		s.marks |= markGraphNode
 	}
 	for key, v := range span.Attributes().All() {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
@@ -293,6 +295,8 @@ const (
 	scopeVLLM
 	scopeAgentFramework
 	scopeOBI
+	scopeSemanticKernel
+	scopeGoogleGenAI // OpenTelemetry's own for Python
 )
 
 // namedSpans are the scopes whose spans are recognised by their names.
@@ -324,6 +328,8 @@ var scopes = [...]struct {
 	{"gcp.vertex.agent", false, scopeADK},
 	{"vllm.", true, scopeVLLM},
 	{"agent_framework", false, scopeAgentFramework},
+	{"semantic_kernel.", true, scopeSemanticKernel},
+	{"Microsoft.SemanticKernel", true, scopeSemanticKernel},
 	{"go.opentelemetry.io/obi", true, scopeOBI},
 	{"github.com/open-telemetry/opentelemetry-ebpf-instrumentation", true, scopeOBI},
 	{"opentelemetry-ebpf-instrumentation", false, scopeOBI},
@@ -339,6 +345,7 @@ var scopes = [...]struct {
 	{"opentelemetry.instrumentation.openai.v", true, scopeOpenLLMetryPython},
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
+	{"opentelemetry.instrumentation.google_genai", false, scopeGoogleGenAI},
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},

@@ -58,7 +58,7 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 		case nameKey:
 			t.Name = text(v)
 		case string(otelsemconv.ErrorTypeKey):
-			t.ErrorType = text(v)
+			t.ErrorType = errorTypeOf(v)
 		case keyToolOutcome, keyTaskStatus:
 			said = toolOutcomes[strings.ToLower(shortString(v))]
 		case keyToolError:
@@ -141,7 +141,7 @@ func readRun(span ptrace.Span, run *classify.Run) {
 		Ended: classify.Yes, Failed: failed(span),
 	}
 	if v, ok := span.Attributes().Get(string(otelsemconv.ErrorTypeKey)); ok {
-		run.ErrorType = text(v)
+		run.ErrorType = errorTypeOf(v)
 	}
 	f := faultOf(span, run.ErrorType)
 	if run.ErrorType == "" {

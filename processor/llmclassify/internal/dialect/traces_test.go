@@ -39,7 +39,7 @@ func TestTraces(t *testing.T) {
 			"recovered", []string{"provider_error/rate_limited medium user_confirmed_retry", ""}, nil, "qqrxx",
 		},
 		"vercel_ai_in_band": {
-			"failed provider_error/unknown medium no_retry", []string{"", "provider_error/unknown medium no_retry"}, []string{""}, "qtqr",
+			"failed provider_error/unknown medium user_confirmed_retry", []string{"", "provider_error/unknown medium user_confirmed_retry"}, []string{""}, "qtqr",
 		},
 		"vercel_ai_v7_reset": {
 			"failed stream_interrupted/connection_reset medium user_confirmed_retry",

@@ -150,8 +150,8 @@ func list(v pcommon.Value, room *Lists) []string {
 func idList(v pcommon.Value, room *Lists) []string { return listOf(v, room, id) }
 
 // finishReasons are the finish reasons of a response: a list; its JSON in a string, as
-// Spring AI and Microsoft's agent-framework write it; or one reason alone. Nil if there is
-// none, or if it cannot be read completely.
+// Spring AI, Microsoft's agent-framework and Semantic Kernel for .NET write it; or one reason
+// alone, or several with commas. Nil if there is none, or if it cannot be read completely.
 func finishReasons(v pcommon.Value, room *Lists) []string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return listOf(v, room, func(v pcommon.Value) string { return finishReason(v.Str()) })
@@ -167,6 +167,9 @@ func finishReasons(v pcommon.Value, room *Lists) []string {
 		if json.Unmarshal([]byte(s), &all) != nil || len(all) > classify.MaxIDs || slices.Contains(all, nil) {
 			return nil
 		}
+		if len(all) > 0 && !slices.ContainsFunc(all, func(s *string) bool { return *s != "N/A" }) {
+			return nil
+		}
 		for _, reason := range all {
 			reasons = append(reasons, finishReason(*reason))
 		}
@@ -178,10 +181,14 @@ func finishReasons(v pcommon.Value, room *Lists) []string {
 		}
 		s = reason
 	}
-	if isMissing(s) {
+	all := strings.Split(s, ",")
+	if len(all) > classify.MaxIDs || !slices.ContainsFunc(all, func(s string) bool { return !isMissing(s) }) {
 		return nil
 	}
-	return append(reasons, finishReason(s))
+	for _, reason := range all {
+		reasons = append(reasons, finishReason(reason))
+	}
+	return reasons
 }
 
 // finishReason is one of several finish reasons: a missing one is unknown, which outweighs
@@ -190,11 +197,32 @@ func finishReason(s string) string {
 	if isMissing(s) {
 		return finishUnknown
 	}
-	return truncated(s)
+	return truncated(enumMember(s))
 }
 
-// isMissing reports whether a string is how languages write a missing value.
-func isMissing(s string) bool { return s == "" || s == "None" || s == "null" }
+// enumMember is a reason as providers write it: without the name of an enum, which Python writes
+// with its members ("FinishReason.STOP"), and with the underscores that C# has not ("ToolCalls").
+func enumMember(s string) string {
+	if enum, member, ok := strings.Cut(s, "."); ok && strings.HasSuffix(enum, "Reason") {
+		return member
+	}
+	if word, ok := enumWords[s]; ok {
+		return word
+	}
+	return s
+}
+
+// enumWords are members of enums whose words are not those of any provider: OpenAI's SDK for
+// .NET (ChatFinishReason), LangChain4j (FinishReason).
+var enumWords = map[string]string{
+	"ToolCalls": "tool_calls", "FunctionCall": "function_call", "ContentFilter": "content_filter", "TOOL_EXECUTION": "tool_calls",
+}
+
+// isMissing reports whether a string is how languages and producers write a missing value:
+// Semantic Kernel for .NET "N/A", VeADK "<no_finish_reason_provided>".
+func isMissing(s string) bool {
+	return s == "" || s == "None" || s == "null" || s == "N/A" || s[0] == '<'
+}
 
 func listOf(v pcommon.Value, room *Lists, read func(pcommon.Value) string) []string {
 	if v.Type() != pcommon.ValueTypeSlice {

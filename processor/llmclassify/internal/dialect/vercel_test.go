@@ -91,7 +91,7 @@ func TestVercelRequest(t *testing.T) {
 		{
 			"an error in the stream", vercel6(do, statusUnset, vercelFinish("error")),
 			[]truth{inBand},
-			ofProvider(semconv.CauseUnknown, never),
+			ofProvider(semconv.CauseUnknown, confirm),
 			classify.Request{
 				Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishMissing,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true},
@@ -313,7 +313,7 @@ func TestVercel7Request(t *testing.T) {
 		{
 			"an error in the stream", vercel7("chat", statusError, done("error")),
 			[]truth{inBand},
-			ofProvider(semconv.CauseUnknown, never),
+			ofProvider(semconv.CauseUnknown, confirm),
 			classify.Request{
 				Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishMissing,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true},
