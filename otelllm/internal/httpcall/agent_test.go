@@ -54,3 +54,42 @@ func TestOtherSignsOfAgents(t *testing.T) {
 		}
 	}
 }
+
+// The client that fills the inputs of calls is recognised by its User-Agent, and at its
+// provider's host where the application has one of its own.
+func TestFillsInputs(t *testing.T) {
+	const open = "data: " + `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"pa"}}]}}]}` + "\n\n"
+	const here, there = "http://127.0.0.1/v1/chat/completions", "https://openrouter.ai/api/v1/chat/completions"
+	const library = "ai-sdk/provider-utils/5.0.42 runtime/node.js/24"
+	for _, tt := range []struct {
+		agent, target string
+		fills         bool
+	}{
+		{"ai-sdk/openrouter/3.1.0 " + library, here, true},
+		{"ai-sdk/openrouter/2.5.0 " + library, here, true},
+		{"ai-sdk/openrouter/10.0.0", here, true},
+		{"mine/1 ai-sdk/openrouter/3.1.0 " + library, there, true},
+		{"ai-sdk/openrouter/2.3.3 " + library, here, false},
+		{"ai-sdk/openrouter/2.3.3 " + library, there, false},
+		{"ai-sdk/openrouter/1.5.4", there, false},
+		{"opencode/1.2.3 " + library, there, true},
+		{"opencode/1.2.3 " + library, here, false},
+		{"ai-sdk/openai-compatible/2.0.0 " + library, there, false},
+		{library + " ai-sdk/openai/3.0.0", there, false},
+		{"OpenAI/Python 2.1.0", there, false},
+		{"Mozilla/5.0 (X11; Linux x86_64)", there, true},
+		{"Mozilla/5.0 (X11; Linux x86_64)", here, false},
+		{"", there, false},
+		{"", here, false},
+	} {
+		req, err := http.NewRequest(http.MethodPost, tt.target, strings.NewReader(`{"model":"m","messages":[]}`))
+		require.NoError(t, err)
+		req.Header.Set("User-Agent", tt.agent)
+		p, _, ok := (&Recogniser{}).Recognise(NewPreview(req))
+		require.True(t, ok)
+		d := p.NewDecoder("text/event-stream")
+		d.Write([]byte(open))
+		d.Close()
+		assert.Equal(t, tt.fills, d.State().ToolInputsCompleted == 1, "%s at %s", tt.agent, tt.target)
+	}
+}

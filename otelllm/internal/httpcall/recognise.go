@@ -152,10 +152,13 @@ func (c *Recogniser) Recognise(preview *Preview) (p wire.Protocol, sure, ok bool
 }
 
 // asSent returns p for a request with the headers and the host of req, which may be for an
-// agent.
+// agent, or be of a client that goes on where others report an error.
 func asSent(req *http.Request, p wire.Protocol) wire.Protocol {
 	if p == nil {
 		return nil
+	}
+	if fillsInputs(req) {
+		p = wire.FillsInputs(p)
 	}
 	if namesAgent(req) {
 		p = wire.ForAgent(p)
