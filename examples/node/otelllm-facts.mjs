@@ -1225,7 +1225,7 @@ function errorIn(body, headers) {
   if (!fault.shaped && fault.words.length === 0 && (start !== '{' || !found)) fault.say(body); // a text or a page
   const e = fault.error;
   const aws = shapeName(headers.get('x-amzn-errortype') ?? '');
-  if (!e.type && names.has(nameIn(aws))) Object.assign(e, { type: aws, shaped: true });
+  if (!e.type && names.has(nameIn(aws))) Object.assign(e, { type: aws, shaped: e.shaped || !headers.get('x-amz-apigw-id') });
   return e;
 }
 
@@ -1352,14 +1352,26 @@ function retryAfter(headers) {
 }
 
 // isIntermediary reports whether an error response, which does not have the form of a provider's, comes from something in front of
-// the provider: a page, problem details or an empty body with its headers, or a status that only such a server has. body is undefined if it
-// was not read.
+// the provider: a header or words of its own answers, a status that only such a server has, or a page, problem details or an empty body with
+// the headers that it writes into every answer. body is undefined if it was not read.
 function isIntermediary(status, headers, body) {
   if (catalogue.intermediaryStatuses.includes(status) || headers.get('cf-mitigated')) return true;
+  const server = (headers.get('server') ?? '').split('/')[0].toLowerCase();
+  const text = (body ?? '').trim().slice(0, 1024).toLowerCase();
+  if (catalogue.ownServers.includes(server) || catalogue.ownHeaders.some((h) => headers.get(h)) || catalogue.ownWords.some((w) => text.includes(w))
+    || ownForm(status, headers, text)) return true;
   const type = (headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
   const page = type === 'text/html' || body?.trim().startsWith('<');
   if (!page && type !== 'application/problem+json' && body?.trim() !== '') return false;
-  return page || intermediaries.has((headers.get('server') ?? '').split('/')[0].toLowerCase()) || headers.has('cf-ray') || headers.has('via');
+  return page || intermediaries.has(server) || headers.has('cf-ray') || headers.has('via');
+}
+
+// ownForm reports whether a response has the form of one that Amazon API Gateway, Traefik or Cloudflare made itself.
+function ownForm(status, headers, text) {
+  if (text === '') return false;
+  if (headers.get('x-amz-apigw-id') && headers.get('x-amzn-errortype')) return true;
+  if (headers.get('apigw-requestid')) return /^\{\s*"message"\s*:\s*"[^"\\]+"\s*\}$/.test(text);
+  return text === { 502: 'bad gateway', 504: 'gateway timeout' }[status] || /^error code: \d{1,4}$/.test(text);
 }
 
 // kindByHeaders corrects a kind by what only headers say: a CDN wants a person, or the provider advises for or against another attempt.

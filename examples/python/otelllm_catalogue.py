@@ -504,5 +504,8 @@ CATALOGUE = {
 "user_cancel": "cancelled"
 },
 "intermediaryServers": ["akamaighost", "apache", "awselb", "bigip", "caddy", "cloudflare", "cloudfront", "envoy", "fastly", "google frontend", "gws", "haproxy", "istio-envoy", "kong", "microsoft-azure-application-gateway", "nginx", "openresty", "squid", "traefik", "varnish", "zscaler"],
-"intermediaryStatuses": [407, 520, 521, 522, 523, 524, 525, 526, 527, 530]
+"intermediaryStatuses": [407, 520, 521, 522, 523, 524, 525, 526, 527, 530],
+"ownServers": ["akamaighost", "awselb", "bigip", "cloudfront", "kong", "microsoft-azure-application-gateway", "squid", "varnish", "zscaler"],
+"ownHeaders": ["x-vercel-error", "x-squid-error", "x-kong-response-latency", "x-azure-externalerror", "x-azure-internalerror"],
+"ownWords": ["upstream connect error or disconnect/reset before headers", "upstream request timeout", "no healthy upstream", "upstream max stream duration reached", "rbac: access denied", "local_rate_limited", "an invalid response was received from the upstream server", "the upstream server is timing out", "the upstream server is currently unavailable", "no route matched with those values", "\"faultstring\"", "rate limit is exceeded. try again in ", "token limit is exceeded. try again in ", "out of call volume quota", "access denied due to missing subscription key", "an error occurred with your deployment", "no available server"]
 }

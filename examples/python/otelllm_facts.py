@@ -2097,7 +2097,7 @@ def _error_in(body, headers):
     e = fault.error()
     aws = _shape_name(headers.get('x-amzn-errortype') or '')
     if not e['type'] and _name_in(aws) in _NAMES:
-        e.update(type=aws, shaped=True)
+        e.update(type=aws, shaped=e['shaped'] or not headers.get('x-amz-apigw-id'))
     return e
 
 
@@ -2276,16 +2276,32 @@ def _retry_after(headers):
 
 
 def _is_intermediary(status, headers, body):
-    """Whether an error response, which does not have the form of a provider's, comes from something in front of the provider:
-    a page, problem details or an empty body with its headers, or a status that only such a server has. body is None if it was not read."""
+    """Whether an error response, which does not have the form of a provider's, comes from something in front of the provider: a
+    header or words of its own answers, a status that only such a server has, or a page, problem details or an empty body with the
+    headers that it writes into every answer. body is None if it was not read."""
     if status in _CATALOGUE['intermediaryStatuses'] or headers.get('cf-mitigated'):
+        return True
+    server = (headers.get('server') or '').split('/')[0].lower()
+    text = (body or '').strip()[:1024].lower()
+    if (server in _CATALOGUE['ownServers'] or any(headers.get(h) for h in _CATALOGUE['ownHeaders']) or
+            any(w in text for w in _CATALOGUE['ownWords']) or _own_form(status, headers, text)):
         return True
     kind = (headers.get('content-type') or '').split(';')[0].strip().lower()
     page = kind == 'text/html' or (body or '').strip().startswith('<')
     if not page and kind != 'application/problem+json' and (body is None or body.strip()):
         return False
-    server = (headers.get('server') or '').split('/')[0].lower()
     return page or server in _INTERMEDIARIES or bool(headers.get('cf-ray') or headers.get('via'))
+
+
+def _own_form(status, headers, text):
+    """Whether a response has the form of one that Amazon API Gateway, Traefik or Cloudflare made itself."""
+    if not text:
+        return False
+    if headers.get('x-amz-apigw-id') and headers.get('x-amzn-errortype'):
+        return True
+    if headers.get('apigw-requestid'):
+        return re.fullmatch(r'\{\s*"message"\s*:\s*"[^"\\]+"\s*\}', text) is not None
+    return text == {502: 'bad gateway', 504: 'gateway timeout'}.get(status) or re.fullmatch(r'error code: [0-9]{1,4}', text) is not None
 
 
 def _kind_by_headers(meaning, headers):

@@ -232,3 +232,24 @@ func statusCode(code string) (int, bool) {
 	n, err := strconv.Atoi(code)
 	return n, err == nil
 }
+
+// IntermediaryAnswer reports whether an error response is one that a server in front of a provider
+// made itself, by the value of its header Server, by its other headers, or by the text of its body, in
+// lower case. It counts for a response that does not have the form of a provider's error.
+func IntermediaryAnswer(server string, header func(name string) string, text string) bool {
+	name, _, _ := strings.Cut(server, "/")
+	if ownServers[normalName(name)] {
+		return true
+	}
+	for _, name := range ownHeaders {
+		if header(name) != "" {
+			return true
+		}
+	}
+	for _, words := range ownWords {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}

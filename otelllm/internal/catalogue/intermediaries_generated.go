@@ -40,3 +40,45 @@ var intermediaryStatuses = map[int]bool{
 	527: true,
 	530: true,
 }
+
+// What only the answers have that such a server makes itself: values of the header Server,
+// headers, and words of the body.
+var (
+	ownServers = map[string]bool{
+		"akamaighost":                         true,
+		"awselb":                              true,
+		"bigip":                               true,
+		"cloudfront":                          true,
+		"kong":                                true,
+		"microsoft-azure-application-gateway": true,
+		"squid":                               true,
+		"varnish":                             true,
+		"zscaler":                             true,
+	}
+	ownHeaders = [...]string{
+		"x-vercel-error",
+		"x-squid-error",
+		"x-kong-response-latency",
+		"x-azure-externalerror",
+		"x-azure-internalerror",
+	}
+	ownWords = [...]string{
+		"upstream connect error or disconnect/reset before headers",
+		"upstream request timeout",
+		"no healthy upstream",
+		"upstream max stream duration reached",
+		"rbac: access denied",
+		"local_rate_limited",
+		"an invalid response was received from the upstream server",
+		"the upstream server is timing out",
+		"the upstream server is currently unavailable",
+		"no route matched with those values",
+		"\"faultstring\"",
+		"rate limit is exceeded. try again in ",
+		"token limit is exceeded. try again in ",
+		"out of call volume quota",
+		"access denied due to missing subscription key",
+		"an error occurred with your deployment",
+		"no available server",
+	}
+)

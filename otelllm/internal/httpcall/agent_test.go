@@ -1,19 +1,23 @@
 package httpcall
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
 // A header that names an agent or tools of the server hides what is offered.
 func TestHeadersOfAgents(t *testing.T) {
 	const body = `{"model":"m","messages":[]}`
 	for header, hides := range map[string]bool{
-		"X-Openclaw-Agent-Id": true, "X-Mcp-Servers": true, "X-Litellm-Mcp-Servers": true,
+		"X-Openclaw-Agent-Id": true, "X-Mcp-Servers": true, "X-Litellm-Mcp-Servers": true, "x-openclaw-session-key": true,
+		"X-Hermes-Session-Id": true, "x-hermes-session-key": true, "X-Session-API-Key": true, "X-Claude-Allowed-Tools": true,
 		"X-Claude-Code-Agent-Id": false, "Openai-Beta": false, "X-Session-Id": false,
 	} {
 		req, err := http.NewRequest(http.MethodPost, "http://localhost/v1/chat/completions", strings.NewReader(body))
@@ -24,5 +28,68 @@ func TestHeadersOfAgents(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, hides, Parse(p, []byte(body)).ProviderTools == nil, header)
 		preview.Close()
+	}
+}
+
+// So does the protocol that the body turns out to have instead, and a host that serves agents.
+func TestOtherSignsOfAgents(t *testing.T) {
+	responses, ok := wire.ByName("openai_responses")
+	require.True(t, ok)
+	recogniser := &Recogniser{Protocol: responses}
+	for target, hides := range map[string]bool{
+		"https://abc.agents.do-ai.run/v1/messages": true, "https://ABC.agents.do-ai.run./v1/messages": true,
+		"https://inference.do-ai.run/v1/messages": false, "https://agents.do-ai.run.example/v1/messages": false,
+	} {
+		const body = `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
+		req, err := http.NewRequest(http.MethodPost, target, struct{ io.Reader }{strings.NewReader(body)})
+		require.NoError(t, err)
+		p, _, ok := recogniser.Recognise(NewPreview(req))
+		require.True(t, ok)
+		other := recogniser.Alternative(req, p)
+		require.NotNil(t, other)
+		for _, p := range []wire.Protocol{p, other} {
+			if p.Name() == "anthropic_messages" {
+				assert.Equal(t, hides, Parse(p, []byte(body)).ProviderTools == nil, target)
+			}
+		}
+	}
+}
+
+// The client that fills the inputs of calls is recognised by its User-Agent, and at its
+// provider's host where the application has one of its own.
+func TestFillsInputs(t *testing.T) {
+	const open = "data: " + `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"pa"}}]}}]}` + "\n\n"
+	const here, there = "http://127.0.0.1/v1/chat/completions", "https://openrouter.ai/api/v1/chat/completions"
+	const library = "ai-sdk/provider-utils/5.0.42 runtime/node.js/24"
+	for _, tt := range []struct {
+		agent, target string
+		fills         bool
+	}{
+		{"ai-sdk/openrouter/3.1.0 " + library, here, true},
+		{"ai-sdk/openrouter/2.5.0 " + library, here, true},
+		{"ai-sdk/openrouter/10.0.0", here, true},
+		{"mine/1 ai-sdk/openrouter/3.1.0 " + library, there, true},
+		{"ai-sdk/openrouter/2.3.3 " + library, here, false},
+		{"ai-sdk/openrouter/2.3.3 " + library, there, false},
+		{"ai-sdk/openrouter/1.5.4", there, false},
+		{"opencode/1.2.3 " + library, there, true},
+		{"opencode/1.2.3 " + library, here, false},
+		{"ai-sdk/openai-compatible/2.0.0 " + library, there, false},
+		{library + " ai-sdk/openai/3.0.0", there, false},
+		{"OpenAI/Python 2.1.0", there, false},
+		{"Mozilla/5.0 (X11; Linux x86_64)", there, true},
+		{"Mozilla/5.0 (X11; Linux x86_64)", here, false},
+		{"", there, false},
+		{"", here, false},
+	} {
+		req, err := http.NewRequest(http.MethodPost, tt.target, strings.NewReader(`{"model":"m","messages":[]}`))
+		require.NoError(t, err)
+		req.Header.Set("User-Agent", tt.agent)
+		p, _, ok := (&Recogniser{}).Recognise(NewPreview(req))
+		require.True(t, ok)
+		d := p.NewDecoder("text/event-stream")
+		d.Write([]byte(open))
+		d.Close()
+		assert.Equal(t, tt.fills, d.State().ToolInputsCompleted == 1, "%s at %s", tt.agent, tt.target)
 	}
 }

@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,37 @@ func TestIntermediary(t *testing.T) {
 		{"the CDN's own status", 524, nil, "error code: 524", true},
 		{"the CDN cannot resolve", 530, nil, "", true},
 		{"another status", 529, nil, "x", false},
+		{"page of the CDN, as text", 429, map[string]string{"Server": "cloudflare"}, "error code: 1015", true},
+		{"no page of the CDN", 429, map[string]string{"Server": "cloudflare"}, "error code: rate_limited", false},
+		{"Apigee", 429, nil, `{"fault":{"faultstring":"Rate limit quota violation.","detail":{"errorcode":"policies.ratelimit.QuotaViolation"}}}`, true},
+		{"Envoy", 503, map[string]string{"Server": "istio-envoy"}, "upstream connect error or disconnect/reset before headers. reset reason: connection termination", true},
+		{"Envoy, without its name", 503, nil, "Upstream connect error or disconnect/reset before headers. retried and the latest reset reason: protocol error", true},
+		{"Envoy, a limit", 429, nil, "local_rate_limited", true},
+		{"Vercel", 504, map[string]string{"Server": "Vercel", "x-vercel-error": "FUNCTION_INVOCATION_TIMEOUT"}, "An error occurred with your deployment\n\nFUNCTION_INVOCATION_TIMEOUT", true},
+		{"an application on Vercel", 500, map[string]string{"Server": "Vercel", "X-Vercel-Id": "x"}, `{"message":"x"}`, false},
+		{"Kong", 429, map[string]string{"Server": "kong/3.4"}, `{"message":"API rate limit exceeded"}`, true},
+		{"Kong, renamed", 401, map[string]string{"X-Kong-Response-Latency": "1"}, `{"message":"No API key found in request"}`, true},
+		{"Kong, passed on", 429, map[string]string{"Via": "1.1 kong/3.4", "X-Kong-Upstream-Latency": "1"}, `{"message":"API rate limit exceeded"}`, false},
+		{"Kong, a bad answer", 502, nil, `{"message":"An invalid response was received from the upstream server","request_id":"x"}`, true},
+		{"API Gateway", 429, map[string]string{"X-Amz-Apigw-Id": "x", "X-Amzn-Errortype": "TooManyRequestsException"}, `{"message":"Too Many Requests"}`, true},
+		{"behind API Gateway", 429, map[string]string{"X-Amz-Apigw-Id": "x"}, `{"message":"Too Many Requests"}`, false},
+		{"Bedrock", 429, map[string]string{"X-Amzn-Errortype": "ThrottlingException"}, `{"message":"Too many tokens"}`, false},
+		{"API Gateway, an HTTP API", 503, map[string]string{"Apigw-Requestid": "x"}, `{"message":"Service Unavailable"}`, true},
+		{"behind an HTTP API", 503, map[string]string{"Apigw-Requestid": "x"}, `{"message":"x","hint":"y"}`, false},
+		{"API Management", 429, nil, `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 30 seconds." }`, true},
+		{"API Management, tokens", 429, nil, `{ "statusCode": 429, "message": "Token limit is exceeded. Try again in 54 seconds." }`, true},
+		{"API Management, a quota", 403, nil, `{ "statusCode": 403, "message": "Out of call volume quota. Quota will be replenished in 00:12:10." }`, true},
+		{"Front Door", 502, map[string]string{"X-Azure-ExternalError": "0x830c1011"}, "x", true},
+		{"behind Front Door", 502, map[string]string{"X-Azure-Ref": "x"}, `{"message":"x"}`, false},
+		{"Traefik", 504, nil, "Gateway Timeout", true},
+		{"Traefik, no server", 503, nil, "no available server\n", true},
+		{"a Go server", 404, nil, "404 page not found", false},
+		{"a server that is busy", 503, nil, "Service Unavailable", false},
+		{"HAProxy", 503, nil, "<html><body><h1>503 Service Unavailable</h1>\nNo server is available to handle this request.\n</body></html>", true},
+		{"Squid", 403, map[string]string{"X-Squid-Error": "ERR_ACCESS_DENIED 0"}, "denied", true},
+		{"CloudFront", 504, map[string]string{"Server": "CloudFront"}, "x", true},
+		{"Akamai", 503, map[string]string{"Server": "AkamaiGHost"}, `{"reference":"18.2f4"}`, true},
+		{"words far behind", 500, nil, strings.Repeat(" x", 1<<10) + "no healthy upstream", false},
 	} {
 		h := http.Header{}
 		for name, value := range tt.header {

@@ -145,17 +145,25 @@ func (c *Recogniser) Identify(protocol wire.Protocol, u *url.URL) spanfacts.Iden
 // suggests: see between.
 func (c *Recogniser) Recognise(preview *Preview) (p wire.Protocol, sure, ok bool) {
 	p, sure, ok = c.recognise(preview)
-	if ok && p != nil && namesAgent(preview.req.Header) {
-		p = wire.ForAgent(p)
+	if !ok {
+		return p, sure, ok
 	}
-	return p, sure, ok
+	return asSent(preview.req, p), sure, ok
 }
 
-// namesAgent reports whether a header names an agent of the server, or tools that it adds to
-// those of the request: of OpenClaw, and of LiteLLM and other gateways to MCP servers.
-// https://docs.openclaw.ai/gateway/openai-http-api, https://docs.litellm.ai/docs/mcp
-func namesAgent(h http.Header) bool {
-	return Value(h, "X-Openclaw-Agent-Id") != "" || Value(h, "X-Mcp-Servers") != "" || Value(h, "X-Litellm-Mcp-Servers") != ""
+// asSent returns p for a request with the headers and the host of req, which may be for an
+// agent, or be of a client that goes on where others report an error.
+func asSent(req *http.Request, p wire.Protocol) wire.Protocol {
+	if p == nil {
+		return nil
+	}
+	if fillsInputs(req) {
+		p = wire.FillsInputs(p)
+	}
+	if namesAgent(req) {
+		p = wire.ForAgent(p)
+	}
+	return p
 }
 
 func (c *Recogniser) recognise(preview *Preview) (p wire.Protocol, sure, ok bool) {
@@ -203,9 +211,9 @@ func (c *Recogniser) Alternative(req *http.Request, recognised wire.Protocol) wi
 	case !ok, c.Protocol == nil, !JSON(req), path.Name() == c.Protocol.Name(), proven(path, req):
 		return nil
 	case recognised.Name() == path.Name():
-		return c.Protocol
+		return asSent(req, c.Protocol)
 	default:
-		return path
+		return asSent(req, path)
 	}
 }
 

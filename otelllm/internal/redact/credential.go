@@ -54,9 +54,38 @@ func hasToken[T ~string | ~[]byte](s T) bool {
 				}
 			}
 		}
+		if c == '.' && isDottedKey(s[:i], s[i+1:]) {
+			return true
+		}
 		before = wordBytes[c]
 	}
 	return false
+}
+
+// isDottedKey reports whether id ends and secret begins as a key of GLM does, which has no
+// prefix: 32 hex digits, a dot, and 16 letters and digits. 16 hex digits after the dot are the
+// span of a trace.
+// https://github.com/trufflesecurity/trufflehog/issues/4662
+func isDottedKey[T ~string | ~[]byte](id, secret T) bool {
+	const digits, shortest = 32, 12
+	n, hex := 0, 0
+	for n < len(id) && wordBytes[id[len(id)-1-n]] {
+		if hexBytes[id[len(id)-1-n]] {
+			hex++
+		}
+		n++
+	}
+	if n != digits || hex != digits {
+		return false
+	}
+	n, hex = 0, 0
+	for n < len(secret) && wordBytes[secret[n]] {
+		if hexBytes[secret[n]] {
+			hex++
+		}
+		n++
+	}
+	return n >= shortest && hex < n
 }
 
 func startsWithToken[T ~string | ~[]byte](s T, t *token) bool {

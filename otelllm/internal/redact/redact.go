@@ -47,11 +47,11 @@ func Name[T ~string | ~[]byte](s T) string {
 }
 
 // Model returns the name of a model: at most 256 bytes of [A-Za-z0-9], the comma and
-// _.:/-@[]()+#~, but not a URL. It returns [Redacted] for anything else. Models are named as
+// _.:/-@[]()+#~, but not a URL, an e-mail address or a telephone number. It returns [Redacted] for anything else. Models are named as
 // org/model@revision, as model[1m], by an ARN, or by a path. The digest of a model (@ and
 // 40 hex digits, or a colon and 64) is not a credential.
 func Model[T ~string | ~[]byte](s T) string {
-	if !hasShape(s, modelBytes, MaxModel) || hasScheme(s) || hasToken(s) || looksRandom(s, digests) {
+	if !hasShape(s, modelBytes, MaxModel) || hasScheme(s) || personal(s) || hasToken(s) || looksRandom(s, digests) {
 		return Redacted
 	}
 	return string(s)
@@ -70,11 +70,11 @@ func ID[T ~string | ~[]byte](s T) string {
 }
 
 // Opaque reports whether s may be an id, that is, whether it does not look like a
-// credential. Ids are random. A long random run is therefore a credential only if no known
-// prefix (call_, resp_, chatcmpl-, …) says whose id it is, and it does not consist of
-// hex digits.
+// credential and does not name a person. Ids are random. A long random run is therefore a
+// credential only if no known prefix (call_, resp_, chatcmpl-, …) says whose id it is, and it
+// does not consist of hex digits.
 func Opaque[T ~string | ~[]byte](s T) bool {
-	return !hasToken(s) && (hasIDPrefix(s) || !looksRandom(s, hexRuns))
+	return !hasToken(s) && !personal(s) && (hasIDPrefix(s) || !looksRandom(s, hexRuns))
 }
 
 // Type returns the name of an error type, in any language: at most 256 bytes of

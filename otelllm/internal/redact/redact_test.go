@@ -186,6 +186,28 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// An e-mail address or a telephone number is not the name of a model, and not an id.
+func TestPersonal(t *testing.T) {
+	for _, s := range []string{
+		"jane.doe@example.com", "x@y.io", "user:jane_doe+1@mail.example.co.uk", "org/jane@example.com/model", "jane@example.com:latest",
+		"+4917612345678", "+1-555-123-4567", "+1(555)123.4567", "user:+4917612345678",
+	} {
+		assert.Equal(t, Redacted, Model(s), s)
+		assert.False(t, Opaque(s), s)
+		assert.Regexp(t, `^id-[0-9a-f]{16}$`, ID(s), s)
+	}
+	for _, s := range []string{
+		"claude-sonnet-4@20250514", "chat-bison-32k@002", "gpt-5@preset/x.y", "org/model@v1.0", "llama3.2@sha256:365c0bd3c000", "@cf/meta/llama-3.3-70b",
+		"@hf/thebloke/mistral-7b.gguf", "model@main", "c4ai-command-r+", "a+123", "gpt-4+20250514", "phi-3.5@1.2.3", "x@.com", "x@a..com",
+	} {
+		assert.Equal(t, s, Model(s), s)
+		assert.False(t, personal(s), s)
+	}
+	for _, id := range []string{"4bf92f3577b34da6a3ce929d0e0e4736.00f067aa0ba902b7", "0f1e2d3c4b5a69788796a5b4c3d2e1f0.json", "1f3c+abc/12345678="} {
+		assert.True(t, Opaque(id), id)
+	}
+}
+
 // A value that was sanitized stays unchanged when it is sanitized again.
 func FuzzFields(f *testing.F) {
 	for name := range fields {

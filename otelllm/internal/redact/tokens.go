@@ -97,6 +97,9 @@ var tokens = [...]token{
 	{"rk_test_", base62, 10, true},
 	{"sk_prod_", base62, 10, true},
 	{"ak_live_", base62, 20, true},
+	{"ak_", base64, 16, true},     // Composio, https://docs.composio.dev/docs/projects
+	{"ctx7sk-", base64, 16, true}, // Context7, https://context7.com/docs/howto/api-keys
+	{"ALTAK-", base62, 16, true},  // Baidu, after bce-v3/
 	{"bb_live_", base64, 16, true},
 	{"cal_live_", base62, 16, true},
 	{"key_live_", base62, 16, true},

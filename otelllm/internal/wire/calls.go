@@ -58,7 +58,7 @@ func (c *cursor) deltaPart() inputPart {
 // A client may execute a call before the provider says that its input is complete: as soon as
 // the input is one whole JSON value, or a part of the answer arrives that is not of the call.
 // The call counts as complete from then on. Only one whose input is an open JSON value was
-// executed by no client.
+// executed by no client, except for those that are named: see [bedrockConverse] and [FillsInputs].
 type callSet[K comparable] struct {
 	openSet[K, call]
 	last    K    // the call that the last part of the answer was of
@@ -111,6 +111,14 @@ func (s *callSet[K]) swallow(t *tally) {
 		if known := &s.list[i].value; known.free || known.input.isEmpty() {
 			t.complete(known)
 		}
+	}
+}
+
+// swallowAll is swallow for a client that executes even a call whose input is an open JSON
+// value.
+func (s *callSet[K]) swallowAll(t *tally) {
+	for i := range s.list {
+		t.complete(&s.list[i].value)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 type openAIChat struct {
 	model string // the model in the path: an Azure deployment, Mistral on Vertex AI
 	host  string // the gen_ai.provider.name that the path shows
+	fills bool   // see [FillsInputs]
 }
 
 func (openAIChat) Name() string                    { return "openai_chat" }
@@ -20,7 +21,11 @@ func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
 var chatDecoders = decoders[chatReader, *chatReader]{envelope: chatEnvelope}
 
-func (openAIChat) NewDecoder(ct string) Decoder { return chatDecoders.get(ct, 0) }
+func (p openAIChat) NewDecoder(ct string) Decoder {
+	d := chatDecoders.get(ct, 0)
+	d.reader.fills = p.fills
+	return d
+}
 
 func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
@@ -50,6 +55,21 @@ func chatAt(path string) (p Protocol, sure bool) {
 	return nil, false
 }
 
+// FillsInputs returns p for requests of a client that executes a call with the input {} if the
+// stream ends without an error within that input. Protocols that no such client is known of
+// stay as they are.
+func FillsInputs(p Protocol) Protocol {
+	switch p := p.(type) {
+	case openAIChat:
+		p.fills = true
+		return p
+	case ofAgent:
+		return ofAgent{FillsInputs(p.Protocol)}
+	default:
+		return p
+	}
+}
+
 // chatReader reads one Chat Completions response.
 type chatReader struct {
 	t          tally
@@ -57,6 +77,7 @@ type chatReader struct {
 	unfinished int               // number of choices that have not finished
 	open       callSet[chatCall] // calls whose choice has not finished
 	executed   int               // number of provider-executed tools that the answer lists
+	fills      bool              // see [FillsInputs]
 }
 
 type chatChoice struct {
@@ -137,6 +158,9 @@ func (r *chatReader) done() {
 		return
 	}
 	r.unstated()
+	if r.fills {
+		r.open.swallowAll(&r.t)
+	}
 	r.t.Terminal = true
 	if r.t.Complete {
 		r.t.Phase = semconv.PhaseStreamEnd
@@ -164,7 +188,11 @@ func (r *chatReader) unstated() {
 // that is no JSON for whole. That includes one that passes on an error event and then finishes
 // what is open, as the AI SDK's openai-compatible provider does.
 func (r *chatReader) closed(cut bool) {
-	if !cut {
+	switch {
+	case cut:
+	case r.fills && r.t.Err == nil:
+		r.open.swallowAll(&r.t)
+	default:
 		r.open.swallow(&r.t)
 	}
 }

@@ -227,3 +227,46 @@ func TestChatHeads(t *testing.T) {
 		})
 	}
 }
+
+// A client that fills the input of a call with {} may have executed one that the stream's clean
+// end left open, in pieces of any size, but none after an error, a cut or a reason.
+func TestFillsInputs(t *testing.T) {
+	begin := `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":%q}}]}}]}`
+	more := `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":%q}}]}}]}`
+	for _, input := range []string{"{", `{"pa`, `{"path":"a","b":[1,`, `[{"x":"\"`, `"te`, `{"a":{}`} {
+		for cut := range len(input) {
+			stream := data(fmt.Sprintf(begin, input[:cut]), fmt.Sprintf(more, input[cut:]))
+			for _, tt := range []struct {
+				name          string
+				after         string
+				close         func(Decoder)
+				filled, ready bool
+			}{
+				{"a clean end", "", Decoder.Close, true, false},
+				{"[DONE]", done, Decoder.Close, true, false},
+				{"[DONE], and the reader leaves", done, func(d Decoder) { d.Cut(false) }, true, false},
+				{"a cut", "", func(d Decoder) { d.Cut(true) }, false, false},
+				{"an error", data(`{"error":{"message":"x","code":502}}`), Decoder.Close, false, false},
+				{"length", data(delta(`{}`, "length")) + done, Decoder.Close, false, false},
+				{"tool_calls", data(delta(`{}`, "tool_calls")) + done, Decoder.Close, true, true},
+			} {
+				for fills, p := range map[bool]Protocol{false: ForAgent(openAIChat{}), true: FillsInputs(ForAgent(openAIChat{}))} {
+					d := p.NewDecoder("text/event-stream")
+					for b := range []byte(stream + tt.after) {
+						d.Write([]byte(stream + tt.after)[b : b+1])
+					}
+					tt.close(d)
+					completed := tt.ready || fills && tt.filled
+					st := d.State()
+					assert.Equal(t, completed, st.ToolInputsCompleted == 1, "%s: %s, %v", input, tt.name, fills)
+					assert.Equal(t, tt.ready, st.ToolCalls == 1, "%s: %s, %v", input, tt.name, fills)
+					assert.Equal(t, tt.ready, st.Complete && len(st.FinishReasons) == 1 && st.FinishReasons[0] == "tool_calls", "%s: %s, %v", input, tt.name, fills)
+					d.Release()
+				}
+			}
+		}
+	}
+	for _, p := range []Protocol{openAIResponses{}, anthropicMessages{}, ollama{}} {
+		assert.Equal(t, p, FillsInputs(p))
+	}
+}

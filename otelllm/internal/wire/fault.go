@@ -388,11 +388,11 @@ func shapeName(name []byte) []byte {
 // CompleteError adds to the error of an HTTP response body (ReadError) what its headers
 // contain: AWS has the name of an exception only in x-amzn-errortype. Only known names
 // are used: no header except request ids is recorded as it is. header is http.Header.Get
-// or a similar function.
+// or a similar function. Amazon API Gateway has such names, too, for errors of its own.
 func CompleteError(e Error, header func(name string) string) Error {
 	if e.Type == "" {
 		if name := bounded(shapeName([]byte(header("x-amzn-errortype")))); catalogue.KnownName(name) {
-			e.Type, e.Foreign = name, false
+			e.Type, e.Foreign = name, e.Foreign && header("x-amz-apigw-id") != ""
 		}
 	}
 	return e

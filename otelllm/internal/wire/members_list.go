@@ -238,3 +238,18 @@ var interactionsMembers = knownMembers([]namesOf{
 		response_mime_type response_modalities safety_settings service_tier store labels webhook_config`,
 	},
 })
+
+// realtimeMembers are those of the session of a session.update and of the response of a
+// response.create. A prompt, which is stored on the server, may offer tools.
+var realtimeMembers = knownMembers([]namesOf{
+	{
+		"openai-go v3.95, realtime.RealtimeSessionCreateRequestParam and RealtimeResponseCreateParamsParam",
+		`audio conversation include input instructions max_output_tokens metadata model output_modalities parallel_tool_calls
+		reasoning tool_choice tools tracing truncation type`,
+	},
+	{
+		"the beta, which Azure OpenAI and others still have: https://learn.microsoft.com/en-us/azure/ai-foundry/openai/realtime-audio-reference",
+		`modalities voice input_audio_format output_audio_format input_audio_transcription input_audio_noise_reduction
+		turn_detection temperature max_response_output_tokens speed client_secret expires_at id object`,
+	},
+})

@@ -162,11 +162,22 @@ func TestAgents(t *testing.T) {
 	for path, hides := range map[string]bool{
 		"/api/projects/p/agents/pay/endpoint/protocols/openai/responses": true,
 		"/api/projects/p/applications/a/protocols/openai/responses":      true,
-		"/v1/agents/completions":                        true,
-		"/api/agents/v1/chat/completions":               true,
-		"/v1/chat/completions":                          false,
-		"/agentgateway/v1/chat/completions":             false,
-		"/openai/deployments/agents-x/chat/completions": false,
+		"/v1/agents/completions":                                                     true,
+		"/api/agents/v1/chat/completions":                                            true,
+		"/v1/chat/completions":                                                       false,
+		"/api/v1/agents_openai/x/chat/completions":                                   true,
+		"/v1/orchestrate/x/chat/completions":                                         true,
+		"/mcp/v1/chat/completions":                                                   true,
+		"/api/application/x/chat/completions":                                        true,
+		"/api/chat/completions":                                                      true,
+		"/api/v1/chat/completions":                                                   false,
+		"/chat/api/01234567-89ab-cdef-0123-456789ABCDEF/chat/completions":            true,
+		"/chat/api/x/chat/completions":                                               false,
+		"/01234567-89ab-cdef-0123-456789abcdef/v1/chat/completions":                  false,
+		"/v1/voice-beta/agent-01234567-89ab-cdef-0123-456789abcdef/chat/completions": true,
+		"/v1/agent-x/chat/completions":                                               false,
+		"/agentgateway/v1/chat/completions":                                          false,
+		"/openai/deployments/agents-x/chat/completions":                              false,
 	} {
 		p, _, ok := Match("POST", path)
 		require.True(t, ok, path)
@@ -184,6 +195,10 @@ func TestAgents(t *testing.T) {
 	for model, hides := range map[string]bool{
 		"azure_ai/agents/asst_1": true, "asst_1": true, "openai/@preset/x": true, "gpt-5@preset/x": true, "openclaw:main": true,
 		"bedrock/agentcore/x": true, "groq/compound-mini": true, "gpt-5": false, "agentica-org/deepcoder-14b": false, "compounds": false, "": false,
+		"hermes-agent": true, "nous/hermes-agent": true, "hermes-4-405b": false, "NousResearch/Hermes-3-Llama-3.1-8B": false,
+		"openhands_gateway_demo": true, "litellm_proxy/openhands_x": true, "openhands-lm-32b": false, "all-hands/openhands-lm-32b-v0.1": false,
+		"openclaw/default": true, "01234567-89ab-cdef-0123-456789abcdef": true, "ft:01234567-89ab-cdef-0123-456789abcdef": false,
+		"letta/agent-1": true, "agent-01234567-89ab-cdef-0123-456789abcdef": true, "agent-flan-7b": false, "01234567-89ab-cdef-0123-456789abcdeg": false,
 	} {
 		for _, k := range requestKinds {
 			if k.Name() == "gemini" || k.Name() == "bedrock_converse" {

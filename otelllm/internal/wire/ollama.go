@@ -4,7 +4,8 @@ import "strings"
 
 // ollama is Ollama's own API: a stream of JSON objects, one per line, or one object if
 // the request has "stream": false. The object with "done": true ends and completes the
-// response; done_reason is its finish reason.
+// response; done_reason is its finish reason. Servers that imitate this API may send the reason
+// without the flag; Ollama itself has the reason in no other object.
 // https://github.com/ollama/ollama/blob/main/docs/api.md
 type ollama struct {
 	generate bool // /api/generate, whose requests have no messages
@@ -80,8 +81,9 @@ func (r *ollamaReader) apply(l *ollamaLine) payloadKind {
 	if !r.t.Terminal {
 		r.t.identify(nil, l.model)
 	}
+	done := l.done || !l.open && len(l.reason) > 0
 	d := contentDelta{text: l.text, reasoning: l.reasoning}
-	if !l.done && len(l.calls) == 0 {
+	if !done && len(l.calls) == 0 {
 		return r.t.content(d)
 	}
 	r.t.add(&d)
@@ -89,7 +91,7 @@ func (r *ollamaReader) apply(l *ollamaLine) payloadKind {
 		c := r.t.start(made.id, made.name)
 		r.t.handOver(&c) // a call is always whole
 	}
-	if !l.done || r.t.Terminal {
+	if !done || r.t.Terminal {
 		return progress
 	}
 	usage := unknownUsage

@@ -5,7 +5,7 @@ type ollamaLine struct {
 	model, reason   []byte
 	text, reasoning bool
 	calls           []ollamaCall
-	done            bool
+	done, open      bool // the flag is true; it is false
 	input, output   int
 	fault           fault
 	answer          bool // it has a message
@@ -31,6 +31,7 @@ func (l *ollamaLine) read(c *cursor) {
 		case "response", "thinking", "tool_calls", "image": // of /api/generate
 			l.member(c, key)
 		case "done":
+			l.open = c.peek() == 'f'
 			l.done = c.boolean()
 		case "done_reason":
 			l.reason = c.str()

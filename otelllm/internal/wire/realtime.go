@@ -20,6 +20,7 @@ type Realtime struct {
 	model       string
 	serverModel bool                // model is from the server, which overrides the client
 	tools       []string            // provider-executed tools that the session offers; nil: not known
+	hidden      bool                // the client has set something of the session that is not known
 	open        []*realtimeResponse // responses that have begun and are not done, the oldest first
 
 	values *values // of the current frame; nil: the fast path learns nothing
@@ -161,7 +162,7 @@ func (r *Realtime) Sent(p []byte) Frame {
 	switch string(ev.typ) {
 	case "response.create":
 		f := Frame{Kind: FrameCreateSent, EventID: safeID(ev.eventID), ProviderTools: r.tools}
-		if ev.hasTools {
+		if ev.hasTools || ev.tools.hidden {
 			f.ProviderTools = ev.tools.types()
 		}
 		return f
@@ -181,7 +182,11 @@ func (r *Realtime) Sent(p []byte) Frame {
 
 // setSession handles a session event.
 func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
-	if ev.hasTools {
+	r.hidden = r.hidden || !server && ev.tools.hidden
+	switch {
+	case r.hidden:
+		r.tools = nil
+	case ev.hasTools:
 		r.tools = ev.tools.types()
 	}
 	if len(ev.model) == 0 || r.serverModel && !server {
@@ -313,9 +318,9 @@ func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 		case "response_id":
 			ev.responseID = c.str()
 		case "session":
-			ev.readSession(c)
+			ev.readSession(c, sent)
 		case "response":
-			ev.readResponse(c)
+			ev.readResponse(c, sent)
 		default:
 			ev.member(c, key)
 		}
@@ -324,8 +329,9 @@ func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 	return c.end()
 }
 
-// readSession reads the session of a session event.
-func (ev *realtimeEvent) readSession(c *cursor) {
+// readSession reads the session of a session event. What the client sets in it has to be known:
+// see [members].
+func (ev *realtimeEvent) readSession(c *cursor, sent bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "model":
@@ -333,19 +339,26 @@ func (ev *realtimeEvent) readSession(c *cursor) {
 		case "tools":
 			ev.readTools(c)
 		default:
-			c.skip()
+			if sent {
+				ev.tools.other(c, realtimeMembers, key)
+			} else {
+				c.skip()
+			}
 		}
 	}
 }
 
 // readResponse reads the response of an event. A response.create may have tools of its
-// own.
-func (ev *realtimeEvent) readResponse(c *cursor) {
+// own, and what else it sets has to be known.
+func (ev *realtimeEvent) readResponse(c *cursor, sent bool) {
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) == "tools" {
+		switch {
+		case string(key) == "tools":
 			ev.readTools(c)
-		} else {
+		case sent:
+			ev.tools.other(c, realtimeMembers, key)
+		default:
 			ev.response.member(c, key)
 		}
 	}

@@ -352,3 +352,43 @@ func TestRealtimeTools(t *testing.T) {
 	}
 	assert.Equal(t, []string{"mcp"}, r.Sent(ask).ProviderTools, "the session's are as they were")
 }
+
+// What a client sets has to be known, in the session as in a single response.
+func TestRealtimeMembers(t *testing.T) {
+	begin := func() *Realtime {
+		r := NewRealtime()
+		r.Received([]byte(`{"type":"session.created","session":{"model":"m","tools":[],"agent":"x"}}`))
+		return r
+	}
+	asked := func(r *Realtime, response string) []string {
+		return r.Sent([]byte(`{"type":"response.create","response":` + response + `}`)).ProviderTools
+	}
+	require.Equal(t, []string{}, asked(begin(), "{}"))
+	for name := range realtimeMembers {
+		for _, v := range []string{`"x"`, `1`, `{"x":1}`} {
+			if name == "tools" {
+				continue
+			}
+			member := fmt.Sprintf("{%q:%s}", name, v)
+			assert.Equal(t, []string{}, asked(begin(), member), member)
+			r := begin()
+			r.Sent([]byte(`{"type":"session.update","session":` + member + `}`))
+			assert.Equal(t, []string{}, asked(r, "{}"), member)
+		}
+	}
+	for _, name := range []string{"agent", "mcp_servers", "prompt", "assistant_id", "toolsets", "Tools", "workflow"} {
+		for v, hides := range map[string]bool{`"x"`: true, `{"id":"x"}`: true, `[1]`: true, `null`: false, `""`: false, `{"id":null}`: false} {
+			member := fmt.Sprintf("%q:%s", name, v)
+			assert.Equal(t, hides, asked(begin(), "{"+member+"}") == nil, member)
+			assert.Equal(t, hides, asked(begin(), `{"tools":[],`+member+"}") == nil, member)
+			r := begin()
+			r.Sent([]byte(`{"type":"session.update","session":{"tools":[],` + member + `}}`))
+			assert.Equal(t, hides, asked(r, "{}") == nil, member)
+			// The server's answer repeats the tools alone.
+			r.Received([]byte(`{"type":"session.updated","session":{"tools":[]}}`))
+			f := r.Received([]byte(`{"type":"response.created","response":{"id":"resp_1"}}`))
+			assert.Equal(t, hides, f.ProviderTools == nil, member)
+			assert.Equal(t, []string{}, asked(r, `{"tools":[]}`), member)
+		}
+	}
+}

@@ -81,6 +81,12 @@ var Meanings = map[string]string{
 type Intermediaries struct {
 	Servers  []string `yaml:"servers"`  // values of the header Server, in lower case
 	Statuses []int    `yaml:"statuses"` // that only such a server has
+	// Own is what only the answers have that such a server makes itself.
+	Own struct {
+		Servers []string `yaml:"servers"`
+		Headers []string `yaml:"headers"`
+		Words   []string `yaml:"words"` // in their bodies
+	} `yaml:"own"`
 }
 
 // Files.
@@ -109,6 +115,16 @@ func LoadIntermediaries(dir string) (in Intermediaries, err error) {
 	for _, server := range in.Servers {
 		if server == "" || server != strings.ToLower(server) || strings.Contains(server, "/") {
 			return in, fmt.Errorf("the server %q: it is in lower case and up to a slash", server)
+		}
+	}
+	for _, server := range in.Own.Servers {
+		if !slices.Contains(in.Servers, server) {
+			return in, fmt.Errorf("the server %q is not among the servers", server)
+		}
+	}
+	for _, s := range slices.Concat(in.Own.Headers, in.Own.Words) {
+		if s == "" || s != strings.ToLower(s) {
+			return in, fmt.Errorf("%q: headers and words are in lower case", s)
 		}
 	}
 	for _, status := range in.Statuses {

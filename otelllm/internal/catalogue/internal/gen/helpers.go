@@ -55,15 +55,22 @@ func helperTables(r *rules, finishes []source.FinishReason, in source.Intermedia
 	for i, reason := range sorted(kinds) {
 		fmt.Fprintf(&b, "%s%s: %s", separator(i), literal(reason), literal(kinds[reason].String()))
 	}
-	servers, statuses := make([]string, len(in.Servers)), make([]string, len(in.Statuses))
-	for i, server := range in.Servers {
-		servers[i] = literal(server)
-	}
+	statuses := make([]string, len(in.Statuses))
 	for i, status := range in.Statuses {
 		statuses[i] = strconv.Itoa(status)
 	}
-	fmt.Fprintf(&b, "\n},\n\"intermediaryServers\": [%s],\n\"intermediaryStatuses\": [%s]\n}", strings.Join(servers, ", "), strings.Join(statuses, ", "))
+	fmt.Fprintf(&b, "\n},\n\"intermediaryServers\": [%s],\n\"intermediaryStatuses\": [%s],\n", literals(in.Servers), strings.Join(statuses, ", "))
+	fmt.Fprintf(&b, "\"ownServers\": [%s],\n\"ownHeaders\": [%s],\n\"ownWords\": [%s]\n}", literals(in.Own.Servers), literals(in.Own.Headers), literals(in.Own.Words))
 	return b.String()
+}
+
+// literals returns strings as the elements of a list.
+func literals(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = literal(s)
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // helperRule returns a rule without the values at its end that are those of most.

@@ -145,7 +145,20 @@ func intermediaryTables(in source.Intermediaries) []byte {
 	for _, status := range in.Statuses {
 		fmt.Fprintf(&b, "%d: true,\n", status)
 	}
-	b.WriteString("}\n")
+	b.WriteString("}\n\n// What only the answers have that such a server makes itself: values of the header Server,\n")
+	b.WriteString("// headers, and words of the body.\nvar (\nownServers = map[string]bool{\n")
+	for _, server := range in.Own.Servers {
+		fmt.Fprintf(&b, "%q: true,\n", server)
+	}
+	b.WriteString("}\nownHeaders = [...]string{\n")
+	for _, name := range in.Own.Headers {
+		fmt.Fprintf(&b, "%q,\n", name)
+	}
+	b.WriteString("}\nownWords = [...]string{\n")
+	for _, words := range in.Own.Words {
+		fmt.Fprintf(&b, "%q,\n", words)
+	}
+	b.WriteString("}\n)\n")
 	return b.Bytes()
 }
 

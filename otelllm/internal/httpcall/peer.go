@@ -1,0 +1,82 @@
+package httpcall
+
+import (
+	"net/http"
+	"strings"
+)
+
+// This file has what is known by name of the clients that send requests and of the servers that
+// they address, as data.
+
+// agentHeaders are headers of requests that only an agent on the server reads, which has tools
+// of its own, or a gateway that adds tools to those of the request.
+var agentHeaders = [...]string{
+	"X-Openclaw-Agent-Id", // https://docs.openclaw.ai/gateway/openai-http-api
+	"X-Openclaw-Session-Key",
+	"X-Hermes-Session-Id", // https://github.com/NousResearch/hermes-agent, docs/user-guide/features/api-server.md
+	"X-Hermes-Session-Key",
+	"X-Session-Api-Key",      // OpenHands, https://docs.openhands.dev/sdk/guides/agent-server/openai-gateway
+	"X-Claude-Allowed-Tools", // https://github.com/RichardAtCT/claude-code-openai-wrapper
+	"X-Mcp-Servers",          // https://docs.litellm.ai/docs/mcp
+	"X-Litellm-Mcp-Servers",
+}
+
+// agentHosts are the ends of the names of hosts that serve agents and nothing else.
+var agentHosts = [...]string{
+	".agents.do-ai.run", // https://docs.digitalocean.com/products/gradient-ai-platform/how-to/use-agents/
+}
+
+// namesAgent reports whether a request is for an agent, or takes tools of the server, by its
+// headers or its host.
+func namesAgent(req *http.Request) bool {
+	for _, name := range agentHeaders {
+		if Value(req.Header, name) != "" {
+			return true
+		}
+	}
+	host := strings.ToLower(strings.TrimSuffix(req.URL.Hostname(), "."))
+	for _, end := range agentHosts {
+		if strings.HasSuffix(host, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// fillsInputs reports whether the client of a request is @openrouter/ai-sdk-provider from 2.5.0
+// on. At a clean end of the stream it executes a call whose input is an open JSON value, with {}
+// as its input: run with 2.5.0, 2.8.1, 2.9.1, 2.10.0, 3.0.0 and 3.1.0, while 1.5.4 and 2.0.0 to
+// 2.3.3 do not (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558, November 2026).
+//
+// It names itself in the User-Agent unless the application has one of its own. Then only the
+// library below it is named, which is that of every provider of the AI SDK: at OpenRouter's host
+// this is the likely one, elsewhere it is not. A browser sets its own.
+func fillsInputs(req *http.Request) bool {
+	const name, library, family = "ai-sdk/openrouter/", "ai-sdk/provider-utils/", "ai-sdk/"
+	agent := Value(req.Header, "User-Agent")
+	atHost := hostProvider(req.URL.Hostname()) == "openrouter"
+	unnamed := atHost && strings.HasPrefix(agent, "Mozilla/")
+	for product := range strings.FieldsSeq(agent) {
+		if version, ok := strings.CutPrefix(product, name); ok {
+			return !reportsCut(version)
+		}
+		switch {
+		case strings.HasPrefix(product, library):
+			unnamed = atHost
+		case strings.HasPrefix(product, family):
+			return false // another provider of the AI SDK
+		}
+	}
+	return unnamed
+}
+
+// reportsCut reports whether this version of @openrouter/ai-sdk-provider does not execute a call
+// that was cut.
+func reportsCut(version string) bool {
+	for _, old := range [...]string{"0.", "1.", "2.0.", "2.1.", "2.2.", "2.3.", "2.4."} {
+		if strings.HasPrefix(version, old) {
+			return true
+		}
+	}
+	return false
+}
