@@ -53,7 +53,7 @@ func TestNamesAreOnlyPrinted(t *testing.T) {
 		Kind:       report.RecordRun,
 		Attributes: map[string]any{"llm.run.outcome": "failed", "llm.failure.summary": "The tool " + hostile + " had run."},
 		Tools:      []report.Record{{Attributes: map[string]any{"gen_ai.tool.name": hostile}}},
-	}}, 0, false)
+	}}, 0, 1)
 	assert.Contains(t, summary.String(), `\x1b]52;c;`)
 	assert.NotContains(t, summary.String(), "\x1b")
 }

@@ -170,7 +170,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	}
 	matched, jsonErr := all.close()
 	if !o.quiet {
-		printSummary(os.Stderr, records, served.session.Store.Dropped(), code == 0)
+		printSummary(os.Stderr, records, served.session.Store.Dropped(), code)
 	}
 	return exitOf(code, matched, closeErr, errors.Join(fileErr, jsonErr))
 }

@@ -20,8 +20,10 @@ const maxSummaries = 10
 
 // printSummary prints what became of the runs: one line if all are well, and a paragraph for
 // each of the others. A command that succeeded may well have stopped what it did not need any
-// more, such as the title of a conversation.
-func printSummary(w io.Writer, records []report.Record, dropped int, succeeded bool) {
+// more, such as the title of a conversation. One that failed although all are well had another
+// reason, or could not read the answers.
+func printSummary(w io.Writer, records []report.Record, dropped, status int) {
+	succeeded := status == 0
 	if len(records) == 0 {
 		what := "no model call went through the proxy"
 		if !succeeded {
@@ -74,10 +76,15 @@ func printSummary(w io.Writer, records []report.Record, dropped int, succeeded b
 		said = append(said, "recovered from failures on the way, with "+counted(len(warned), "warning"))
 	case len(warned) > 0:
 		said = append(said, counted(len(warned), "warning"))
-	case recovered > 0:
+	case recovered > 0 && succeeded:
 		said = append(said, "ok, recovered from failures on the way")
-	default:
+	case recovered > 0:
+		said = append(said, "recovered from failures on the way")
+	case succeeded:
 		said = append(said, "ok")
+	}
+	if !succeeded && len(unwell) == 0 && len(unclear) == 0 {
+		said = append(said, fmt.Sprintf("the command exited with status %d although every model call was answered", status))
 	}
 	fmt.Fprintf(w, "%s; %s\n", line, strings.Join(said, "; "))
 	printUnwell(w, append(unwell, wellButWarned(warned)...))

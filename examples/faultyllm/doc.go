@@ -3,7 +3,7 @@
 // Realtime from scripts, streamed or as one JSON document as the request asks, and fails
 // exactly where the script says: it resets the connection, ends it inside the body, ends
 // the stream cleanly but early, stalls, responds with the providers' HTTP errors, or
-// reports an error inside a 200.
+// reports an error inside a 200. It compresses answers where a script says so.
 //
 // A script is a list of [Step]s, for what the model writes and for what breaks:
 //

@@ -14,6 +14,8 @@ type Exchange struct {
 	body    rawBody
 	framing Framing
 	cut     *cut
+
+	compression compression
 }
 
 type exchangeKind uint8
@@ -97,7 +99,7 @@ func (e Exchange) With(key, value string) Exchange {
 func (e Exchange) Unhurried(d time.Duration) Exchange {
 	steps := make([]Step, 0, len(e.steps)+1)
 	for _, s := range e.steps {
-		if s.kind.fault() && s.kind != stepPause {
+		if s.ends() {
 			steps = append(steps, Pause(d))
 		}
 		steps = append(steps, s)

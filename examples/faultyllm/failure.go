@@ -131,7 +131,7 @@ func orNull(s string) string {
 }
 
 // write sends the failure as an HTTP error.
-func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int {
+func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string, encoding Encoding) int {
 	v := f.voice(wire)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -148,7 +148,7 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 	default:
 		body = f.chatBody()
 	}
-	_, _ = w.Write([]byte(body)) // the client may have disconnected
+	_, _ = w.Write(encoding.document([]byte(body))) // the client may have disconnected
 	return v.status
 }
 

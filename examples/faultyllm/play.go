@@ -14,6 +14,7 @@ type player struct {
 	rc      *http.ResponseController
 	gone    context.Context // done when the client has disconnected
 	closing <-chan struct{}
+	asked   http.Header // the request's
 	ids     ids
 	record  Record
 }
@@ -28,13 +29,17 @@ func (p *player) play(e Exchange) {
 	}
 	h := p.w.Header()
 	maps.Copy(h, e.header)
+	if p.record.Encoding = e.Encoding(p.asked); p.record.Encoding != "" {
+		h.Set("Content-Encoding", string(p.record.Encoding))
+		h.Add("Vary", "Accept-Encoding")
+	}
 	if header := p.record.Wire.requestIDHeader(); header != "" {
 		p.record.RequestID = p.ids.id("req_", 0)
 		h.Set(header, p.record.RequestID)
 	}
 	switch e.kind {
 	case exchangeFailure:
-		p.record.Status = e.failure.write(p.w, p.record.Wire, p.record.RequestID)
+		p.record.Status = e.failure.write(p.w, p.record.Wire, p.record.RequestID, p.record.Encoding)
 	case exchangeBody:
 		p.document(e, e.body.contentType, e.body.data)
 	default:
@@ -48,14 +53,14 @@ func (p *player) play(e Exchange) {
 
 // stream plays the frames one by one and flushes each, until a fault ends the response.
 func (p *player) stream(e Exchange) {
-	frames := e.frames(p.record.Wire, p.ids)
+	frames := p.record.Encoding.stream(e.frames(p.record.Wire, p.ids))
 	length := 0
 	for _, f := range frames {
 		length += len(f.data)
 	}
 	if e.cut != nil { // the Content-Length is that of the whole stream
 		length = 0
-		for _, f := range p.record.Wire.render(e.steps, p.ids) {
+		for _, f := range p.record.Encoding.stream(p.record.Wire.render(e.steps, p.ids)) {
 			length += len(f.data)
 		}
 	}
@@ -82,7 +87,7 @@ func (p *player) stream(e Exchange) {
 // body of a truncated stream is too short.
 func missing(frames []frame) int {
 	for _, f := range frames {
-		if f.fault.kind != 0 && f.fault.kind != stepPause {
+		if f.fault.ends() {
 			return len("data: [DONE]\n\n")
 		}
 	}
@@ -92,6 +97,8 @@ func missing(frames []frame) int {
 // document writes a body that is not a stream. A fault that ends the response takes
 // effect in its middle.
 func (p *player) document(e Exchange, contentType string, data []byte) {
+	size := len(data)
+	data = p.record.Encoding.document(data)
 	framing := e.framing
 	if framing == Natural {
 		framing = ContentLength
@@ -109,12 +116,12 @@ func (p *player) document(e Exchange, contentType string, data []byte) {
 	}
 	if fault.kind == 0 {
 		if p.write(data) {
-			p.record.Sent.Bytes = len(data)
+			p.record.Sent.Bytes = size
 		}
 		return
 	}
 	if half := data[:len(data)/2]; p.write(half) {
-		p.record.Sent.Bytes = len(half)
+		p.record.Sent.Bytes = size / 2
 		p.fault(fault)
 	}
 }
@@ -158,7 +165,7 @@ func (p *player) fault(s Step) bool {
 	case stepTruncate:
 		p.record.Ending = EndedTruncated
 		p.hangUp(false)
-	case stepCleanEnd:
+	case stepCleanEnd, stepCutEncoding:
 		p.record.Ending = EndedEarly
 	case stepStall:
 		wait(p.gone, p.closing, 0)

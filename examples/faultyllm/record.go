@@ -4,7 +4,7 @@ package faultyllm
 type Sent struct {
 	Events     int // SSE events without keepalives; includes the terminal event
 	Keepalives int // comments and pings
-	Bytes      int // body bytes; 0 on Realtime, which has messages
+	Bytes      int // body bytes, before compression; 0 on Realtime, which has messages
 
 	TextChunks, ReasoningChunks            int // deltas
 	ToolInputsStarted, ToolInputsCompleted int
@@ -60,6 +60,7 @@ type Record struct {
 	RequestID  string   // from the response header; empty without headers, on Gemini and on Realtime
 	RetryCount string   // the request's X-Stainless-Retry-Count
 	Outputs    []string // on Realtime: the calls whose outputs had arrived when the client asked
+	Encoding   Encoding // of the response's body
 	Sent       Sent
 	Ending     Ending
 }

@@ -32,11 +32,15 @@ const (
 	stepReset
 	stepTruncate
 	stepCleanEnd
+	stepCutEncoding
 	stepStall
 	stepPause
 )
 
 func (k stepKind) fault() bool { return k >= stepReset }
+
+// ends reports whether the step is a fault after which nothing is sent.
+func (s *Step) ends() bool { return s.kind.fault() && s.kind != stepPause }
 
 // Reason is why the model stopped, as Chat Completions names it. The other wire
 // protocols get their own equivalents.
@@ -110,8 +114,12 @@ func Reset() Step { return Step{kind: stepReset} }
 // before Content-Length bytes.
 func Truncate() Step { return Step{kind: stepTruncate} }
 
-// CleanEnd ends the HTTP body normally, wherever the answer is.
+// CleanEnd ends the HTTP body normally, wherever the answer is, and its compression with it.
 func CleanEnd() Step { return Step{kind: stepCleanEnd} }
+
+// CutEncoding ends the HTTP body normally where its compression has not ended: nothing but the
+// decompressor shows that something is missing. Without compression it is [CleanEnd].
+func CutEncoding() Step { return Step{kind: stepCutEncoding} }
 
 // Stall sends nothing more until the client disconnects or the server is closed.
 func Stall() Step { return Step{kind: stepStall} }

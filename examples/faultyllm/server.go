@@ -261,7 +261,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := &player{
-		w: w, rc: http.NewResponseController(w), gone: r.Context(), closing: s.closing,
+		w: w, rc: http.NewResponseController(w), gone: r.Context(), closing: s.closing, asked: r.Header,
 		ids: ids{seed: fmt.Sprintf("%s/%d", key, index), model: asked.Model},
 		record: Record{
 			Wire: wire, Streamed: asked.Stream, RetryCount: r.Header.Get("X-Stainless-Retry-Count"),
