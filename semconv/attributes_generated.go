@@ -445,7 +445,7 @@ const (
 	// An input is complete as soon as any client could execute the call: the
 	// provider said so, the input is one whole JSON value or no JSON, or another
 	// part of the answer followed it. Only a call whose input is an open JSON
-	// value was executed by no client.
+	// value was executed by no client, but for those that are known to execute it.
 	//
 	// Type: int. Written by the client.
 	StreamToolInputsCompletedKey = attribute.Key("llm.stream.tool_inputs_completed")

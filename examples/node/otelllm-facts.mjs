@@ -252,6 +252,7 @@ class Recording {
     this.state = {
       protocol, events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, providerToolTypes: new Set(), calls: [], choices: new Map(),
       phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
+      fills: fillsInputs(headers, url),
       unread: false, // the counts do not include everything that the client got: a count of zero proves nothing
     };
     const retries = headers.get('x-stainless-retry-count');
@@ -385,7 +386,10 @@ class Recording {
     }
     if (data === '[DONE]') {
       s.events++;
-      if (!s.terminal) unstated(s);
+      if (!s.terminal) {
+        unstated(s);
+        fillIn(s);
+      }
       s.terminal = true;
     } else {
       const event = safely(() => JSON.parse(data));
@@ -434,7 +438,10 @@ class Recording {
       this.guard(() => {
         if (!this.document) {
           this.take('\n\n'); // the end of the stream may end an event
-          if (!this.over) ended(this.state);
+          if (!this.over) {
+            ended(this.state);
+            fillIn(this.state);
+          }
           return;
         }
         this.read = true;
@@ -769,6 +776,22 @@ function follow(call, c) {
 function ended(s) {
   for (const c of s.calls) if (c.free || c.input === 'empty') complete(s, c);
   if (s.protocol === messages && s.finish.length && !s.terminal) done(s);
+}
+
+// fillIn is ended for a client that executes even a call whose input is an open JSON value, with {} instead.
+function fillIn(s) {
+  if (s.protocol === chat && s.fills && !s.error) for (const c of s.calls) complete(s, c);
+}
+
+// fillsInputs reports whether the client is @openrouter/ai-sdk-provider from 2.5.0 on, which does so at a clean end
+// (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). Where the application has a User-Agent of its own, the library below it
+// and OpenRouter's host have to do.
+function fillsInputs(headers, url) {
+  const agent = headers.get('user-agent') ?? '';
+  const version = /(?:^|\s)ai-sdk\/openrouter\/(\S+)/.exec(agent)?.[1];
+  if (version) return !/^(0|1|2\.[0-4])\./.test(version);
+  if (url.hostname !== 'openrouter.ai') return false;
+  return /^Mozilla\//.test(agent) || (/(^|\s)ai-sdk\/provider-utils\//.test(agent) && !/(^|\s)ai-sdk\/(?!provider-utils\/)/.test(agent));
 }
 
 // unstated completes a chat that its server has ended, with content and not one finish reason: some servers

@@ -239,6 +239,28 @@ test('the words of an error decide, and are not recorded', async () => {
   assert.ok(!/CANARY|credit/.test(JSON.stringify(span.attributes)));
 });
 
+test('a client that fills in the input of a call may have run it', async () => {
+  const call = (args) => chunk({ tool_calls: [{ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: args } }] });
+  const library = 'ai-sdk/provider-utils/5.0.42 runtime/node.js/24';
+  for (const [agent, target, rest, fills] of [
+    [`ai-sdk/openrouter/3.1.0 ${library}`, url, [], 1],
+    [`ai-sdk/openrouter/3.1.0 ${library}`, url, ['data: [DONE]\n\n'], 1],
+    [`ai-sdk/openrouter/3.1.0 ${library}`, url, ['data: {"error":{"message":"x"}}\n\n'], 0],
+    [`ai-sdk/openrouter/2.3.3 ${library}`, url, [], 0],
+    [`opencode/1 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 1],
+    [`opencode/1 ${library}`, url, [], 0],
+    [`ai-sdk/openai/3.0.0 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 0],
+    ['', url, [], 0],
+  ]) {
+    const [span] = await spansOf(async () => {
+      const init = ask();
+      init.headers['user-agent'] = agent;
+      await (await factsFetch(answering([call('{"pa'), ...rest]).fetch)(target, init)).text();
+    });
+    assert.equal(span.attributes['llm.stream.tool_inputs_completed'], fills, `${agent} at ${target}: ${rest}`);
+  }
+});
+
 test('text that comes without deltas is text', async () => {
   const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
   for (const e of [
