@@ -445,6 +445,46 @@ func TestInferredShutdown(t *testing.T) {
 	assert.Equal(t, "shutdown", run.get(semconv.AbortSourceKey))
 }
 
+// A run that has its answer only waits for a repetition: Shutdown does not abort it. One whose
+// repetition has begun is aborted.
+func TestInferredShutdownAfterTheAnswer(t *testing.T) {
+	words := agentWords["chat"]
+	for _, repeats := range []bool{false, true} {
+		r := newRecorder(t)
+		i := inferring(r, time.Minute, WithInferredRuns(InferredRuns{OneAgent: true}))
+		begun := make(chan struct{})
+		s := script{answers: []func(http.ResponseWriter){streamed(words.text), func(w http.ResponseWriter) {
+			streamed(words.text[:20])(w)
+			_ = http.NewResponseController(w).Flush()
+			close(begun)
+			time.Sleep(50 * time.Millisecond) // until it is shut down
+		}}}
+		url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+		_, err := call(t.Context(), rt, url, words.body("fix it", 0, ""))
+		require.NoError(t, err)
+		require.Empty(t, r.named("invoke_agent agent"), "it waits")
+		ended := make(chan struct{})
+		if repeats {
+			go func() {
+				defer close(ended)
+				_, _ = call(t.Context(), rt, url, words.body("fix it", 0, ""))
+			}()
+			<-begun
+		} else {
+			close(ended)
+		}
+		require.NoError(t, i.Shutdown(t.Context()))
+		<-ended
+		run := r.runs(t, 1)[0]
+		if repeats {
+			assert.Equal(t, "shutdown", run.get(semconv.RunEndKey))
+			continue
+		}
+		assert.Equal(t, "answer", run.get(semconv.RunEndKey))
+		assert.Empty(t, run.get(semconv.AbortSourceKey))
+	}
+}
+
 // A body that is not in memory is read as it is sent: the request has a trace of its own,
 // and names its run.
 func TestInferredLate(t *testing.T) {

@@ -68,6 +68,31 @@ type InferredEnd struct {
 	Repeated int
 }
 
+// Settle says how the run ends if no further request joins it. It is for a run that has its answer:
+// a shutdown does not abort it.
+func (r *Run) Settle(e InferredEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = &e
+}
+
+// Unsettle takes [Run.Settle] back: a further request has joined the run.
+func (r *Run) Unsettle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = nil
+}
+
+// shutdownEnd is how a shutdown ends the run.
+func (r *Run) shutdownEnd() InferredEnd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled != nil {
+		return *r.settled
+	}
+	return InferredEnd{At: time.Now(), By: semconv.RunEndShutdown}
+}
+
 // minLoop is how many repetitions of a step are worth recording: one may be a check.
 const minLoop = 2
 

@@ -56,7 +56,8 @@ type Run struct {
 	facts   classify.Run // without its parts
 	parts                // those whose facts are kept
 	open    []OpenRequest
-	waiting []*Tool // ended, and their spans wait for the output's delivery
+	waiting []*Tool      // ended, and their spans wait for the output's delivery
+	settled *InferredEnd // of an inferred run that has its answer, see Settle
 	inner   innerRuns
 
 	historyBytes int // about what the ids of the requests' histories take
@@ -149,10 +150,10 @@ func (r *Run) start(ctx context.Context, start time.Time, opts ...trace.SpanStar
 // Span returns the run's span.
 func (r *Run) Span() trace.Span { return r.span }
 
-// Shutdown ends the run, as aborted by shutdown.
+// Shutdown ends the run, as aborted by shutdown unless it has its answer.
 func (r *Run) Shutdown() {
 	if r.Inferred {
-		r.EndInferred(InferredEnd{At: time.Now(), By: semconv.RunEndShutdown})
+		r.EndInferred(r.shutdownEnd())
 		return
 	}
 	r.end(abort.Shutdown, false)

@@ -65,6 +65,7 @@ type run struct {
 
 	// Everything below is guarded by Runs.mu.
 	pending int              // requests that have not ended
+	settled bool             // it has its answer, and only waits for a repetition
 	newest  *kinship.Request // a run ends as this one does
 	last    lastRequest
 }
@@ -134,6 +135,10 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 	if !ok {
 		k.Run.Data = q.run
 		over = append(over, r.endings(r.tracker.Keep(k.Run, runBytes+agentrun.MinBytes))...)
+	}
+	if q.run.settled {
+		q.run.settled = false
+		q.run.Unsettle()
 	}
 	q.run.pending++
 	q.run.newest = k.Request

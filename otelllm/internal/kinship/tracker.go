@@ -168,7 +168,7 @@ func (c *Conversation) spare() int {
 	if i := slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q }); i >= 0 {
 		return i
 	}
-	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.answered() })
+	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.Answered() })
 }
 
 // conversationOf returns the conversation that a new run belongs to: the one that it
@@ -465,7 +465,7 @@ func (t *Tracker) finish(run *Run, why Reason) {
 	if run.over {
 		return
 	}
-	if run.answered() {
+	if run.Answered() {
 		why = Finished // it only waited for a repetition
 	}
 	run.over = true
@@ -475,9 +475,9 @@ func (t *Tracker) finish(run *Run, why Reason) {
 	t.ended = append(t.ended, Ended{run, why})
 }
 
-// answered reports whether the last request of the run has its answer, and that asks for nothing
-// more.
-func (run *Run) answered() bool {
+// Answered reports whether the last request of the run has its answer, and that asks for nothing
+// more. A run that is not over then only waits for a repetition.
+func (run *Run) Answered() bool {
 	return run.open == 0 && run.last != nil && !run.last.ended.IsZero() && run.last.answer.finished()
 }
 

@@ -157,7 +157,7 @@ func (t *Tracker) previous(r *Request, session uint64) Previous {
 	t.eachOf(r, session, func(q *Request) {
 		switch c := q.Run.conversation; {
 		case !c.acted || q.offers != r.offers || q.voice != r.voice:
-		case session == 0 && (q.Run.over || q.Run.answered()):
+		case session == 0 && (q.Run.over || q.Run.Answered()):
 			// A task of its own, as nothing says that it is not.
 		default:
 			p = Unsettled
