@@ -151,7 +151,8 @@ func idList(v pcommon.Value, room *Lists) []string { return listOf(v, room, id) 
 
 // finishReasons are the finish reasons of a response: a list; its JSON in a string, as
 // Spring AI, Microsoft's agent-framework and Semantic Kernel for .NET write it; or one reason
-// alone, or several with commas. Nil if there is none, or if it cannot be read completely.
+// alone, or several with commas. It is nil if no reason is recorded, or if the list cannot be
+// read completely.
 func finishReasons(v pcommon.Value, room *Lists) []string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return listOf(v, room, func(v pcommon.Value) string { return finishReason(v.Str()) })
