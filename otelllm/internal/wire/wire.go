@@ -73,6 +73,8 @@ type Request struct {
 	// HistoryCalls is nil if it was not observed: part of the history is on the server
 	// (previous_response_id, conversation, cachedContent) or has no ids (Gemini, Ollama).
 	HistoryCalls, HistoryOutputs []string
+	// BrokenInput: the history has a call whose input is a text that is not JSON.
+	BrokenInput bool
 	// EndsWithOutputs: the history ends with the outputs of calls, in a protocol whose model
 	// may then end its turn without a word (Anthropic Messages, Bedrock Converse).
 	EndsWithOutputs bool
