@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -21,7 +22,9 @@ func TestErrorsSeen(t *testing.T) {
 	require.NoError(t, err)
 	var seen []struct {
 		Source       string            `yaml:"source"`
-		Status       int               `yaml:"status"` // 0: in an answer with status 200
+		Status       int               `yaml:"status"`       // 0: in an answer with status 200
+		Host         string            `yaml:"host"`         // of the server, where the error depends on it
+		BrokenInput  bool              `yaml:"broken_input"` // the history of the request has a call whose input is not JSON
 		Headers      map[string]string `yaml:"headers"`
 		Body         string            `yaml:"body"`
 		Kind         string            `yaml:"kind"`
@@ -40,6 +43,7 @@ func TestErrorsSeen(t *testing.T) {
 			case s.Wrong != "":
 				s.Kind = s.Wrong
 			}
+			asked := catalogue.Request{Host: s.Host, BrokenInput: s.BrokenInput}
 			check := func(protocol string, f *spanfacts.Request) {
 				assert.Equal(t, s.Kind, f.Provider.Kind.String(), protocol)
 				assert.Equal(t, history, f.Provider.History, protocol)
@@ -52,7 +56,7 @@ func TestErrorsSeen(t *testing.T) {
 				d.Close()
 				require.NotNil(t, d.State().Err)
 				f := spanfacts.Request{}
-				applyError(&f, http.StatusOK, d.State().Err)
+				applyError(&f, asked, http.StatusOK, d.State().Err)
 				check("openai_responses", &f)
 				return
 			}
@@ -64,7 +68,7 @@ func TestErrorsSeen(t *testing.T) {
 				resp := response{protocol: protocolNamed(t, name), errorResponse: &errorResponse{header: header, body: []byte(s.Body)}}
 				f := spanfacts.Request{}
 				f.Status = s.Status
-				resp.readError(&f)
+				resp.readError(&f, asked)
 				check(name, &f)
 			}
 		})

@@ -178,6 +178,7 @@ type Error struct {
 	Status     int    // an HTTP status that the error itself contains, else 0
 	RetryAfter time.Duration
 	Phrases    catalogue.Phrases // of the catalogue, in its message
+	Quoted     int               // the HTTP status of an error that its message quotes; 0: none
 	// Foreign: the body of an error response does not have the form of a provider's error.
 	Foreign bool
 }

@@ -32,6 +32,14 @@ func run(dir, docs string) error {
 	if err != nil {
 		return err
 	}
+	periods, err := source.LoadPeriods(dir)
+	if err != nil {
+		return err
+	}
+	periodTables, err := format.Source(periodTables(&periods))
+	if err != nil {
+		return fmt.Errorf("the generated lists are not Go: %w", err)
+	}
 	errorTables, err := format.Source(errorTables(entries))
 	if err != nil {
 		return fmt.Errorf("the generated tables are not Go: %w", err)
@@ -43,7 +51,8 @@ func run(dir, docs string) error {
 	for path, content := range map[string][]byte{
 		filepath.Join(dir, "errors_generated.go"): errorTables,
 		filepath.Join(dir, "finish_generated.go"): finishTable,
-		filepath.Join(docs, "provider-errors.md"): page(entries, finishes),
+		filepath.Join(dir, "period_generated.go"): periodTables,
+		filepath.Join(docs, "provider-errors.md"): page(entries, finishes, &periods),
 	} {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("cannot write a generated file: %w", err)
@@ -69,6 +78,7 @@ func errorTables(entries []source.Entry) []byte {
 		}
 		seen[e.Key()] = true
 		switch {
+		case e.By == "period": // the words are in another file
 		case e.Phrase != "":
 			phrases[e.Phrase] = e
 		case e.Name() != "":
@@ -157,7 +167,40 @@ func ruleOf(e *source.Entry, by string) string {
 	if status := exactStatus(e); status != 0 {
 		fields = append(fields, fmt.Sprintf("status: %d", status))
 	}
+	if e.Host != "" {
+		fields = append(fields, fmt.Sprintf("host: %q", e.Host))
+	}
+	if e.BrokenInput {
+		fields = append(fields, "brokenInput: true")
+	}
 	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+// periodTables returns the lists of words for limits of a long period, in each the longest
+// first: an expression takes the first that fits.
+func periodTables(p *source.Periods) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, header, "periods.yaml")
+	for _, list := range [...]struct {
+		name, doc string
+		words     []string
+	}{
+		{"Long", "are periods longer than minutes", p.Long},
+		{"Short", "are periods of minutes or seconds", p.Short},
+		{"Limits", "are what is limited, by its beginning", p.Limits},
+		{"Counted", "are what is counted, by its beginning", p.Counted},
+		{"Spent", "say that there is no more, by their beginning", p.Spent},
+		{"Owners", "are what has a limit that is no rate", p.Owners},
+	} {
+		words := slices.Clone(list.words)
+		slices.SortStableFunc(words, func(a, b string) int { return len(b) - len(a) })
+		fmt.Fprintf(&b, "// periods%s %s.\nvar periods%s = [...]string{\n", list.name, list.doc, list.name)
+		for _, word := range words {
+			fmt.Fprintf(&b, "%q,\n", word)
+		}
+		b.WriteString("}\n\n")
+	}
+	return b.Bytes()
 }
 
 func kindName(k semconv.ProviderErrorKind) string {
