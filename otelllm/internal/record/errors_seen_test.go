@@ -4,13 +4,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -72,5 +76,48 @@ func TestErrorsSeen(t *testing.T) {
 				check(name, &f)
 			}
 		})
+	}
+}
+
+// TestErrorsWritten reads bodies that are like those of public issues, and requires the kind
+// after the wait, as the verdict has it.
+func TestErrorsWritten(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "errors-written.yaml"))
+	require.NoError(t, err)
+	var written []struct {
+		Host        string            `yaml:"host"`
+		BrokenInput bool              `yaml:"broken_input"`
+		Status      int               `yaml:"status"`
+		Headers     map[string]string `yaml:"headers"`
+		Body        string            `yaml:"body"`
+		Kind        string            `yaml:"kind"`
+		History     string            `yaml:"history"` // the kind is then invalid_request
+		Missed      bool              `yaml:"missed"`  // no history is read
+	}
+	require.NoError(t, yaml.Unmarshal(data, &written))
+	for _, w := range written {
+		if w.Missed {
+			w.History = ""
+		}
+		if w.Kind == "" {
+			w.Kind = "invalid_request"
+		}
+		header := http.Header{}
+		for name, value := range w.Headers {
+			header.Set(name, value)
+		}
+		asked := catalogue.Request{Host: w.Host, BrokenInput: w.BrokenInput}
+		resp := response{protocol: protocolNamed(t, "openai_chat"), errorResponse: &errorResponse{
+			header: header, body: []byte(w.Body), retryAfter: httpcall.RetryAfter(header, time.Now()),
+		}}
+		f := spanfacts.Request{}
+		f.Status = w.Status
+		if w.Status == http.StatusOK {
+			f.Status = 0 // the error says what it is
+		}
+		resp.readError(&f, asked)
+		kind := classify.KindByWait(f.Provider.Kind, f.Status, f.Provider.Code, f.RetryAfter)
+		assert.Equal(t, w.Kind, kind.String(), w.Body)
+		assert.Equal(t, w.History, strings.TrimSuffix(f.Provider.History.String(), "unset"), w.Body)
 	}
 }
