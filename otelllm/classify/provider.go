@@ -34,7 +34,7 @@ func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 // maxRateLimit is the longest wait for which an error counts as a rate limit. If a
 // provider asks for a longer one, a quota is exhausted: ChatGPT plans and the daily limits
 // of OpenAI report that with the status and code of a rate limit.
-const maxRateLimit = 10 * time.Minute
+const maxRateLimit = catalogue.ShortWait
 
 // KindByWait corrects a kind of error by the wait that the provider asks for, 0 for none.
 // A rate limit that lasts longer than 10 minutes is an exhausted quota. A 402 with a

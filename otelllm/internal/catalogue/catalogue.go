@@ -12,6 +12,7 @@ package catalogue
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -29,6 +30,20 @@ type Error struct {
 	Names []string
 	// Phrases are the phrases in its message.
 	Phrases Phrases
+	// Quoted is the HTTP status of the error that its message quotes; 0: none.
+	Quoted int
+	// Wait is how long the provider asks to wait; 0: it does not.
+	Wait time.Duration
+	// Request is what is known about the request that failed.
+	Request Request
+}
+
+// Request is what an error may depend on of the request that failed.
+type Request struct {
+	// Host is the name of the server, without a port; "": not known.
+	Host string
+	// BrokenInput: the history has a call whose input is a text that is not JSON.
+	BrokenInput bool
 }
 
 // Verdict is what an error means.
@@ -51,7 +66,9 @@ type Verdict struct {
 // are equal the first. This is the only place that says so:
 //
 //	a specific code > a phrase > a type, or a code that a phrase refines >
-//	a status that names a cause > a code or a type that names a family > any status
+//	a status that names a cause, or that a 5xx quotes > a code or a type that names a family > any status
+//
+// A limit of a long period is a phrase and gives way to all others.
 type Strength uint8
 
 // The strengths, from the weakest on.
@@ -59,7 +76,7 @@ const (
 	ByNothing  Strength = iota // no entry and no status
 	ByClass                    // the status is 4xx or 5xx and names no cause
 	ByFamily                   // a name of many errors, such as invalid_request_error
-	ByStatus                   // a status that names a cause, such as 429
+	ByStatus                   // a status that names a cause, such as 429, or that a 5xx quotes
 	ByType                     // a type, or a code that a phrase refines (yields: phrase)
 	ByPhrase                   // words of the message
 	BySpecific                 // a code that names the cause, such as insufficient_quota
@@ -71,7 +88,21 @@ type rule struct {
 	history      semconv.ProviderErrorHistory
 	by           Strength // of a name in the place of a code
 	intermediary bool
-	status       int // if not 0, the rule holds for this status only
+	status       int    // if not 0, the rule holds for this status only
+	host         string // if not "", it holds for errors of this domain only
+	brokenInput  bool   // it holds only for a request that has one
+}
+
+// holds reports whether a phrase counts under a status, for a request.
+func (r *rule) holds(status int, req Request) bool {
+	switch {
+	case r.status != 0 && r.status != status && status != 0, r.brokenInput && !req.BrokenInput:
+		return false
+	case r.host == "":
+		return true
+	default:
+		return req.Host == r.host || strings.HasSuffix(req.Host, "."+r.host)
+	}
 }
 
 // maxName bounds a name that is looked up, in bytes: no name in the catalogue, or that may be
@@ -79,7 +110,8 @@ type rule struct {
 const maxName = 80
 
 // perDay is part of the names of Google's quotas of a day, such as
-// GenerateRequestsPerDayPerProjectPerModel: the status of such a quota is that of any limit.
+// GenerateRequestsPerDayPerProjectPerModel: the status of such a quota is that of any limit. Other
+// unknown names may say a long period in words that are joined, such as user_weekly_rate_limited.
 const perDay = "perday"
 
 // Decide returns what an error means.
@@ -100,6 +132,11 @@ func Decide(e Error) Verdict {
 	if status < 400 {
 		status = own
 	}
+	if status >= 500 && e.Quoted >= 400 && e.Quoted < 500 {
+		// A gateway has its own status for an error of a provider.
+		status = e.Quoted
+		take(rule{kind: statusKind(status)}, ByStatus, statusKey(status))
+	}
 	for i, name := range e.Names {
 		name = normalName(name)
 		r, ok := findName(name, status)
@@ -117,22 +154,49 @@ func Decide(e Error) Verdict {
 		take(r, by, nameKey(name, r.status))
 	}
 	for _, p := range e.Phrases {
-		if r := phrases[p]; r.status == 0 || r.status == status || status == 0 {
-			take(r.rule, ByPhrase, "phrase "+r.text)
+		switch {
+		case p == LongPeriod:
+			if mayBeQuota(status) && (e.Wait <= 0 || e.Wait > ShortWait) {
+				take(rule{kind: semconv.ProviderErrorKindQuotaExhausted}, ByPhrase, LongPeriodKey)
+			}
+		case phrases[p].holds(status, e.Request):
+			take(phrases[p].rule, ByPhrase, "phrase "+phrases[p].text)
 		}
 	}
-	if kind, ok := statuses[status]; ok {
-		take(rule{kind: kind}, ByStatus, statusKey(status))
+	if _, ok := statuses[status]; ok {
+		take(rule{kind: statusKind(status)}, ByStatus, statusKey(status))
 	}
 	switch {
-	case status >= 500:
-		take(rule{kind: semconv.ProviderErrorKindServerError}, ByClass, statusKey(status))
 	case status >= 400:
-		take(rule{kind: semconv.ProviderErrorKindInvalidRequest}, ByClass, statusKey(status))
+		take(rule{kind: statusKind(status)}, ByClass, statusKey(status))
 	case best.By == ByNothing:
 		best.Kind = semconv.ProviderErrorKindUnknown
 	}
 	return best
+}
+
+// mayBeQuota reports whether a status may be that of an exhausted quota: who asks is known, and
+// what is asked for exists.
+func mayBeQuota(status int) bool {
+	switch status {
+	case 401, 404, 405, 407, 410, 413:
+		return false
+	default:
+		return true
+	}
+}
+
+// statusKind is the kind of an error status alone.
+func statusKind(status int) semconv.ProviderErrorKind {
+	kind, ok := statuses[status]
+	switch {
+	case ok:
+		return kind
+	case status >= 500:
+		return semconv.ProviderErrorKindServerError
+	default:
+		return semconv.ProviderErrorKindInvalidRequest
+	}
 }
 
 // Passes reports whether an error of a kind may be gone at the next attempt.
@@ -196,7 +260,7 @@ func findName(name string, status int) (rule, bool) {
 	if len(rules) > 0 && status == 0 {
 		return rules[0], true
 	}
-	if strings.Contains(name, perDay) {
+	if strings.Contains(name, perDay) || len(rules) == 0 && strings.ContainsAny(name, "_-") && longPeriod(name, true) {
 		return rule{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}, true
 	}
 	return rule{}, false
@@ -214,7 +278,7 @@ func normalName(name string) string {
 func nameKey(name string, status int) string {
 	switch {
 	case len(names[name]) == 0:
-		return "name *" + perDay + "*"
+		return "name of a long period"
 	case status != 0:
 		return "name " + name + " " + strconv.Itoa(status)
 	default:

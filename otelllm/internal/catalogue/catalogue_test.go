@@ -2,8 +2,10 @@ package catalogue
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,6 +72,106 @@ func TestFindPhrases(t *testing.T) {
 	assert.Equal(t, found, once.Join(found))
 }
 
+// TestLongPeriod: the words that mean a limit of a long period, and those that do not.
+func TestLongPeriod(t *testing.T) {
+	for text, want := range map[string]bool{
+		"monthly usage limit reached":                          true,
+		"limit of 50 messages per day":                         true,
+		"you've hit your 5-hour limit":                         true,
+		"Token Plan usage limit reached":                       true,
+		"key is over its hard billing limit":                   true,
+		"已达到 5 小时的使用上限":                                        true,
+		"本周用量已达上限":                                             true,
+		"you have used all of today's requests":                true,
+		"we have many requests this week":                      false, // nothing says that there is no more
+		"rate limit of 60 requests per minute":                 false,
+		"60 requests per minute exceeded; daily limit 1000":    false, // the first period decides
+		"daily limit of 1000 exceeded, 60 requests per minute": true,
+		"concurrent session limit reached":                     false,
+		"upgrade your plan for a higher rate limit":            false,
+		"the quota is used. See you in 2 days":                 false, // another sentence
+		"quota " + strings.Repeat("x", 100) + " per day":       false, // too far
+		"每分钟请求次数超过限制":                                          false,
+		"mondaily limits, daylimit, 5hlimit":                   false, // not words
+	} {
+		assert.Equal(t, want, slices.Contains(FindPhrases(nil, []byte(text)), LongPeriod), text)
+	}
+	for code, want := range map[string]string{
+		"user_weekly_rate_limited": "quota_exhausted", "Daily-Limit-Exceeded": "quota_exhausted", "free_tier_daily_requests": "quota_exhausted",
+		"requests_per_minute_exceeded": "rate_limited", "weekly": "rate_limited", "daily_model_error": "rate_limited",
+	} {
+		assert.Equal(t, want, Decide(Error{Status: 429, Names: []string{code}}).Kind.String(), code)
+	}
+	period := Phrases{LongPeriod}
+	for _, tt := range []struct {
+		e    Error
+		kind string
+	}{
+		{Error{Status: 429, Phrases: period}, "quota_exhausted"},
+		{Error{Status: 429, Phrases: period, Wait: 20 * time.Second}, "rate_limited"},
+		{Error{Status: 429, Phrases: period, Wait: ShortWait + 1}, "quota_exhausted"},
+		{Error{Status: 503, Phrases: period}, "quota_exhausted"},
+		{Error{Status: 401, Phrases: period}, "authentication"},
+		{Error{Status: 429, Phrases: FindPhrases(period, []byte("temporarily out of capacity"))}, "overloaded"}, // the weakest phrase
+	} {
+		assert.Equal(t, tt.kind, Decide(tt.e).Kind.String(), tt.e)
+	}
+	assert.False(t, period.Known())
+	assert.True(t, FindPhrases(period, []byte("prompt is too long")).Known())
+}
+
+// TestRequestDecides: the phrases that mean something in answers of one host, or to one request.
+func TestRequestDecides(t *testing.T) {
+	bare := FindPhrases(nil, []byte("quota exceeded"))
+	arguments := FindPhrases(nil, []byte("Failed to parse tool call arguments as JSON"))
+	for _, tt := range []struct {
+		e    Error
+		kind string
+	}{
+		{Error{Status: 429, Phrases: bare}, "rate_limited"},
+		{Error{Status: 429, Phrases: bare, Request: Request{Host: "githubcopilot.com"}}, "quota_exhausted"},
+		{Error{Status: 429, Phrases: bare, Request: Request{Host: "api.githubcopilot.com"}}, "quota_exhausted"},
+		{Error{Status: 429, Phrases: bare, Request: Request{Host: "notgithubcopilot.com"}}, "rate_limited"},
+		{Error{Status: 500, Phrases: arguments}, "server_error"},
+		{Error{Status: 500, Phrases: arguments, Request: Request{BrokenInput: true}}, "invalid_request"},
+	} {
+		assert.Equal(t, tt.kind, Decide(tt.e).Kind.String(), tt.e)
+	}
+}
+
+func TestQuotedStatus(t *testing.T) {
+	for message, want := range map[string]int{
+		"": 0, "no status": 0, "400 tokens": 0, `"code": 503`: 0, `barcode: 400`: 0, `code: 4001`: 0,
+		`{"error":{"code":400,"status":"INVALID_ARGUMENT"}}`: 400,
+		`b'{\n  \"error\": {\n    \"code\": 400`:             400,
+		`Error code: 400 - {'error': {'code': '400'}}`:       400,
+		"upstream returned HTTP 422: field required":         422,
+		"status_code=415":                                                             415,
+		"upstream responded with status 403":                                          403,
+		"litellm.ServiceUnavailableError: litellm.BadRequestError: x":                 400,
+		`litellm.BadRequestError: x {"code": 429}`:                                    0, // they disagree
+		"a: status 400; b: status 403":                                                0,
+		"HTTP 503, then status 400":                                                   400,
+		"overloaded. Error doing the fallback: litellm.BadRequestError: x - code 400": 0,
+		strings.Repeat("status 400 ", MaxMessage):                                     400,
+	} {
+		assert.Equal(t, want, QuotedStatus([]byte(message)), message)
+	}
+	for _, tt := range []struct {
+		e    Error
+		kind string
+	}{
+		{Error{Status: 503, Quoted: 400}, "invalid_request"},
+		{Error{Status: 200, Own: 503, Quoted: 400}, "invalid_request"},
+		{Error{Status: 500, Quoted: 400, Names: []string{"", "server_error"}}, "invalid_request"},
+		{Error{Status: 502, Quoted: 429}, "rate_limited"},
+		{Error{Status: 503, Quoted: 400, Names: []string{"context_length_exceeded"}}, "context_length_exceeded"},
+		{Error{Status: 429, Quoted: 400}, "rate_limited"}, // the wrapper's status says more than "gateway"
+	} {
+		assert.Equal(t, tt.kind, Decide(tt.e).Kind.String(), tt.e)
+	}
+}
+
 func TestQuotedNames(t *testing.T) {
 	for message, want := range map[string][2]string{
 		"": {}, "no names": {}, `"code"`: {}, `"code":`: {}, `"code": "`: {}, `code: insufficient_quota`: {},
@@ -94,6 +196,9 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if n := len(FindPhrases(nil, message)); n > MaxPhrases {
 			t.Fatal(n)
+		}
+		if s := QuotedStatus(message); s != 0 && (s < 400 || s > 499) {
+			t.Fatal(s)
 		}
 		code, typ := QuotedNames(message)
 		if code != "" && !KnownName(code) && !strings.Contains(strings.ToLower(code), perDay) || typ != "" && !KnownName(typ) {
@@ -164,5 +269,13 @@ func BenchmarkFindPhrases(b *testing.B) {
 	b.SetBytes(MaxMessage)
 	for b.Loop() {
 		FindPhrases(nil, message)
+	}
+}
+
+func BenchmarkQuotedStatus(b *testing.B) {
+	message := []byte(strings.Repeat("the code quick brown fox must be followed by the lazy status. ", 100))
+	b.SetBytes(MaxMessage)
+	for b.Loop() {
+		QuotedStatus(message)
 	}
 }

@@ -27,8 +27,11 @@ type phrase struct {
 	rule
 }
 
-// FindPhrases adds to found the phrases in the beginning of a message. It reads the message
-// once.
+// Known reports whether one of the phrases is in the table of phrases: [LongPeriod] alone does
+// not show that a message is an error.
+func (ps Phrases) Known() bool { return len(ps) > 0 && ps[0] != LongPeriod }
+
+// FindPhrases adds to found the phrases in the beginning of a message.
 func FindPhrases(found Phrases, message []byte) Phrases {
 	if len(message) < minPhrase {
 		return found
@@ -45,6 +48,9 @@ func FindPhrases(found Phrases, message []byte) Phrases {
 				found = found.add(p)
 			}
 		}
+	}
+	if longPeriod(text, false) {
+		found = found.add(LongPeriod)
 	}
 	return found
 }

@@ -1,6 +1,10 @@
 package catalogue
 
-import "strings"
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
 
 // QuotedNames returns the first known code and the first known type that a message quotes as
 // members of an object, in JSON or in Python's notation, however deep: gateways put the error
@@ -59,3 +63,41 @@ func nextQuoted(text string) (key, value, rest string, ok bool) {
 }
 
 func isQuote(b byte) bool { return b == '"' || b == '\'' }
+
+// quotedStatus finds an HTTP error status that a message quotes: as a member of an object, in
+// JSON or in Python's notation, or in words such as "Error code: 400" and "HTTP 400"; or the
+// exception that LiteLLM, and the SDKs that it calls, have for one.
+var quotedStatus = regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
+	`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
+
+// exceptions are the statuses of LiteLLM's exceptions.
+// https://docs.litellm.ai/docs/exception_mapping
+var exceptions = map[string]int{
+	"badrequest": 400, "unprocessableentity": 422, "authentication": 401, "permissiondenied": 403, "notfound": 404, "ratelimit": 429,
+}
+
+// maxQuoted bounds the statuses of a message that are compared.
+const maxQuoted = 16
+
+// QuotedStatus returns the status, of 400 to 499, of the error that a message quotes. Several
+// statuses, such as those of all the providers that a gateway has tried, say nothing together:
+// 0. Those of 500 and more are mostly the gateway's own, and do not count. What went wrong with a
+// fallback says nothing about the request.
+func QuotedStatus(message []byte) int {
+	text, _, _ := strings.Cut(strings.ToLower(normalMessage(message)), "error doing the fallback")
+	status := 0
+	for _, found := range quotedStatus.FindAllStringSubmatch(text, maxQuoted) {
+		n, ok := exceptions[found[2]]
+		if !ok {
+			n, _ = strconv.Atoi(found[1])
+		}
+		switch {
+		case n >= 500 || n == status:
+		case status != 0:
+			return 0
+		default:
+			status = n
+		}
+	}
+	return status
+}

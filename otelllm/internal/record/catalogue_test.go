@@ -40,6 +40,7 @@ func TestEveryEntryIsReached(t *testing.T) {
 
 // entryUnderStatus reads the body of an error response.
 func entryUnderStatus(t *testing.T, e *source.Entry) {
+	asked := askedOf(e)
 	header := http.Header{}
 	for name, value := range e.Headers {
 		header.Set(name, value)
@@ -48,9 +49,9 @@ func entryUnderStatus(t *testing.T, e *source.Entry) {
 		resp := response{protocol: protocolNamed(t, name), errorResponse: &errorResponse{header: header, body: []byte(e.Body())}}
 		f := spanfacts.Request{}
 		f.Status = e.StatusCode()
-		resp.readError(&f)
+		resp.readError(&f, asked)
 		read := wire.CompleteError(resp.protocol.ReadError(f.Status, resp.errorResponse.body), header.Get)
-		assertReached(t, e, decided(f.Status, &read), &f)
+		assertReached(t, e, decided(asked, f.Status, &read), &f)
 		assert.Equal(t, e.Intermediary, f.Provider.Intermediary, "something in front of the provider")
 	}
 }
@@ -58,6 +59,7 @@ func entryUnderStatus(t *testing.T, e *source.Entry) {
 // entryInStream reads the body as an event of a stream and as a document of the protocols that
 // may have it.
 func entryInStream(t *testing.T, e *source.Entry) {
+	asked := askedOf(e)
 	reached := false
 	for _, name := range [...]string{
 		"openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "cohere_chat", "bedrock_converse", "gemini_interactions",
@@ -71,9 +73,9 @@ func entryInStream(t *testing.T, e *source.Entry) {
 			if d.State().Err == nil {
 				continue
 			}
-			if v := decided(http.StatusOK, d.State().Err); v.Key == e.Key() {
+			if v := decided(asked, http.StatusOK, d.State().Err); v.Key == e.Key() {
 				f := spanfacts.Request{}
-				applyError(&f, http.StatusOK, d.State().Err)
+				applyError(&f, asked, http.StatusOK, d.State().Err)
 				assertReached(t, e, v, &f)
 				reached = true
 			}
@@ -83,8 +85,13 @@ func entryInStream(t *testing.T, e *source.Entry) {
 	assert.True(t, reached, "%s: no protocol reads it in %s", e.Key(), e.Body())
 }
 
-func decided(status int, e *wire.Error) catalogue.Verdict {
-	return catalogue.Decide(catalogue.Error{Status: status, Own: e.Status, Names: []string{e.Code, e.Type}, Phrases: e.Phrases})
+func decided(asked catalogue.Request, status int, e *wire.Error) catalogue.Verdict {
+	return applyError(&spanfacts.Request{}, asked, status, e)
+}
+
+// askedOf returns the request that an entry's error depends on.
+func askedOf(e *source.Entry) catalogue.Request {
+	return catalogue.Request{Host: e.Host, BrokenInput: e.BrokenInput}
 }
 
 func assertReached(t *testing.T, e *source.Entry, v catalogue.Verdict, f *spanfacts.Request) {
@@ -135,7 +142,7 @@ func TestHeadersOfErrors(t *testing.T) {
 		f := spanfacts.Request{}
 		f.Status, f.Ended, f.Phase, f.Failed = tt.status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted, classify.Yes
 		resp := response{protocol: protocolNamed(t, "anthropic_messages"), errorResponse: &errorResponse{header: h, body: []byte(tt.body)}}
-		resp.readError(&f)
+		resp.readError(&f, catalogue.Request{})
 		assert.Equal(t, tt.kind, f.Provider.Kind.String(), tt.name)
 		assert.Equal(t, tt.front, f.Provider.Intermediary, tt.name)
 		live := classify.Judge(&classify.Run{Requests: []classify.Request{f.Request}}).Requests[0]

@@ -52,7 +52,7 @@ func TestWrappedByGateways(t *testing.T) {
 			f := spanfacts.Request{}
 			f.Status = e.Status
 			resp := response{protocol: chat, errorResponse: &errorResponse{header: http.Header{}, body: []byte(wrap(e.Status, e.Body()))}}
-			resp.readError(&f)
+			resp.readError(&f, askedOf(e))
 			assert.Equal(t, e.ProviderErrorKind().String(), f.Provider.Kind.String(), "%s: %s: %s", e.ID, name, resp.errorResponse.body)
 			assert.Equal(t, e.History, strings.TrimSuffix(f.Provider.History.String(), "unset"), "%s: %s", e.ID, name)
 			checked++

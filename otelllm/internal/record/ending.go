@@ -73,7 +73,7 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 		return r.decideServed(e, now)
 	}
 	if e.Refusal != nil {
-		applyError(&r.facts, 0, e.Refusal)
+		applyError(&r.facts, r.asked(), 0, e.Refusal)
 		r.facts.Provider.InBand = true
 		return outcome{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseAwaitingResponse, due: true}
 	}

@@ -12,9 +12,12 @@ import (
 )
 
 // applyError fills in an error that the provider reported, and returns what it means. Status
-// is that of the response.
-func applyError(f *spanfacts.Request, status int, e *wire.Error) catalogue.Verdict {
-	v := catalogue.Decide(catalogue.Error{Status: status, Own: e.Status, Names: []string{e.Code, e.Type}, Phrases: e.Phrases})
+// is that of the response, and asked is what is known about the request.
+func applyError(f *spanfacts.Request, asked catalogue.Request, status int, e *wire.Error) catalogue.Verdict {
+	v := catalogue.Decide(catalogue.Error{
+		Status: status, Own: e.Status, Names: []string{e.Code, e.Type}, Phrases: e.Phrases, Quoted: e.Quoted,
+		Wait: e.RetryAfter, Request: asked,
+	})
 	f.Provider.Kind, f.Provider.History = v.Kind, v.History
 	f.Provider.Code = providerCode(e.Code, e.Type)
 	f.RetryAfter = e.RetryAfter

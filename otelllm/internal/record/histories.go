@@ -153,6 +153,7 @@ func (r *Recorder) answered() {
 func (r *Recorder) fillContents(f *spanfacts.Request, c *httpcall.Contents) {
 	FillFacts(f, c)
 	r.kept = onServer{c.ConversationID, c.BodyCalls, c.HistoryOutputs}
+	r.broken = c.BrokenInput
 	r.config.Histories.extend(r.identity.ServerAddress, f, c)
 }
 

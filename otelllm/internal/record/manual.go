@@ -58,7 +58,7 @@ func (r *Recorder) ProviderError(e wire.Error, now time.Time) {
 		if r.response.state == nil && e.Status >= http.StatusBadRequest {
 			r.facts.Status = e.Status
 			r.facts.TimeToHeaders = now.Sub(r.start)
-			applyError(&r.facts, e.Status, &e)
+			applyError(&r.facts, r.asked(), e.Status, &e)
 			return
 		}
 		r.startManual(now)

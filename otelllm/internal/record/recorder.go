@@ -17,6 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
@@ -87,6 +88,7 @@ type Recorder struct {
 
 	facts    spanfacts.Request
 	kept     onServer // what the body has of a history on the server
+	broken   bool     // the history has a call whose input is not JSON
 	response response
 	times    *timeline   // nil: no events
 	chunks   *chunkMeter // nil: no metrics are kept, or no second chunk has come
@@ -285,13 +287,18 @@ func (r *Recorder) settle(now time.Time, ending func() Ending) bool {
 	e = r.source.Complete(e, &r.facts)
 	o := r.decide(&e, now)
 	if o.end == semconv.StreamEndHTTPError && r.facts.Provider.Kind == semconv.ProviderErrorKindUnset {
-		r.response.readError(&r.facts)
+		r.response.readError(&r.facts, r.asked())
 	}
 	r.apply(&r.facts, o, now)
 	r.times.end(o, now)
 	r.response.errorResponse = nil
 	r.state.Store(settling)
 	return true
+}
+
+// asked returns, with mu held, what an error may depend on of the request.
+func (r *Recorder) asked() catalogue.Request {
+	return catalogue.Request{Host: r.identity.ServerAddress, BrokenInput: r.broken}
 }
 
 // apply writes into f, with mu held, how the request ended. It changes nothing else.
@@ -312,7 +319,7 @@ func (r *Recorder) apply(f *spanfacts.Request, o outcome, now time.Time) {
 		fillState(f, st)
 		f.SetFinish(finishReasons(st.FinishReasons, o.due))
 		if st.Err != nil && f.Status < 400 {
-			applyError(f, f.Status, st.Err)
+			applyError(f, r.asked(), f.Status, st.Err)
 			f.Provider.InBand = true
 		}
 	}

@@ -318,7 +318,7 @@ func (resp *response) release() {
 
 // readError fills in what the provider said under an error status, as far as the SDK has
 // read it.
-func (resp *response) readError(f *spanfacts.Request) {
+func (resp *response) readError(f *spanfacts.Request, asked catalogue.Request) {
 	switch {
 	case resp.unexpected:
 		f.Provider = classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, Code: strconv.Itoa(f.Status)}
@@ -338,7 +338,7 @@ func (resp *response) readError(f *spanfacts.Request) {
 	if r.retryAfter > 0 {
 		e.RetryAfter = r.retryAfter
 	}
-	v := applyError(f, f.Status, &e)
+	v := applyError(f, asked, f.Status, &e)
 	f.Provider.Kind = kindByHeaders(v, r.header)
 	f.Provider.Intermediary = e.Foreign && (v.Intermediary || httpcall.Intermediary(f.Status, r.header, r.body))
 }

@@ -18,7 +18,7 @@ func readChatRequest(body []byte, known members) (req Request, messages bool, er
 		case "messages":
 			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
-				observed = readChatMessage(&c, &calls, &outputs) && observed
+				observed = readChatMessage(&c, &calls, &outputs, &req.BrokenInput) && observed
 			}
 		case "tools":
 			for ok := tools.array(&c); ok; ok = c.element() {
@@ -53,8 +53,9 @@ func readChatRequest(body []byte, known members) (req Request, messages bool, er
 	return req, messages, requestError(&c, isObject)
 }
 
-// readChatMessage adds the ids of a message. all: none is missing.
-func readChatMessage(c *cursor, calls, outputs *newestIDs) (all bool) {
+// readChatMessage adds the ids of a message, and sets broken if the input of one of its calls is
+// not JSON. all: none is missing.
+func readChatMessage(c *cursor, calls, outputs *newestIDs, broken *bool) (all bool) {
 	var role, output []byte
 	all = true
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -68,9 +69,12 @@ func readChatMessage(c *cursor, calls, outputs *newestIDs) (all bool) {
 			for ok := c.array(); ok; ok = c.element() {
 				var id []byte
 				for key, ok := c.object(); ok; key, ok = c.key() {
-					if string(key) == "id" {
+					switch string(key) {
+					case "id":
 						id = c.str()
-					} else {
+					case "function":
+						*broken = readBrokenInput(c) || *broken
+					default:
 						c.skip()
 					}
 				}
@@ -82,4 +86,31 @@ func readChatMessage(c *cursor, calls, outputs *newestIDs) (all bool) {
 		}
 	}
 	return all && (string(role) != "tool" || len(output) > 0)
+}
+
+// readBrokenInput reads the function of a call, and reports whether its input is a text that is
+// not JSON.
+func readBrokenInput(c *cursor) (broken bool) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "arguments" {
+			broken = c.brokenInput() || broken
+		} else {
+			c.skip()
+		}
+	}
+	return broken
+}
+
+// brokenInput reads the input of a call, and reports whether it is a text that is not JSON.
+func (c *cursor) brokenInput() bool {
+	if c.peek() != '"' {
+		c.skip()
+		return false
+	}
+	raw, _, ok := c.rawString()
+	in := callInput{}
+	if ok {
+		in.write(raw)
+	}
+	return ok && (in.isEmpty() || in.isBroken())
 }

@@ -79,13 +79,17 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.words(c, 0)
 	case "base_resp":
 		f.readBase(c)
+	case "reason": // of Amazon's services, beside a message
+		if reason := c.str(); catalogue.KnownName(string(reason)) {
+			f.reason = reason
+		}
 	case "event_id":
 		f.eventID = c.str()
 	case "retry_after", "retry_after_seconds":
 		f.setAfter(c.text(), time.Second)
 	case "retry_after_ms":
 		f.setAfter(c.text(), time.Millisecond)
-	case "resets_in_seconds": // of ChatGPT's plans, beside resets_at
+	case "resets_in_seconds", "reset_seconds": // of ChatGPT's plans, beside resets_at; of CLIProxyAPI
 		f.setAfter(c.text(), time.Second)
 	case "resets_at", "reset_at", "reset_time":
 		f.setReset(c.text())
@@ -256,6 +260,9 @@ func (f *fault) asError() *Error {
 	e := &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.wait()}
 	for _, text := range f.messages[:f.said] {
 		e.Phrases = catalogue.FindPhrases(e.Phrases, text)
+		if e.Quoted == 0 {
+			e.Quoted = catalogue.QuotedStatus(text)
+		}
 		if !general(e.Code) && !general(e.Type) {
 			continue
 		}
@@ -300,6 +307,9 @@ func (f *fault) fill(e *Error) {
 	if e.RetryAfter == 0 {
 		e.RetryAfter = also.RetryAfter
 	}
+	if e.Quoted == 0 {
+		e.Quoted = also.Quoted
+	}
 	e.Phrases = e.Phrases.Join(also.Phrases)
 }
 
@@ -310,7 +320,7 @@ func (f *fault) known() bool {
 		return true // a type alone may be the state of a job: cancelled
 	}
 	for _, text := range f.messages[:f.said] {
-		if len(catalogue.FindPhrases(nil, text)) > 0 {
+		if catalogue.FindPhrases(nil, text).Known() {
 			return true
 		}
 	}

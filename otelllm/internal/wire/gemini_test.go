@@ -214,7 +214,7 @@ func TestGeminiRequest(t *testing.T) {
 // An error is an array if the request asked for an array.
 func TestGeminiReadError(t *testing.T) {
 	want := Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429, RetryAfter: 17 * time.Second}
-	object := `{"error":{"code":429,"message":"Quota exceeded. Please retry in 17.2s.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"17s"}]}}`
+	object := `{"error":{"code":429,"message":"Slow down. Please retry in 17.2s.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"17s"}]}}`
 	for _, body := range []string{object, "[" + object + "\n]\n", "\n [\n" + object} {
 		assert.Equal(t, want, gemini{}.ReadError(429, []byte(body)), body)
 	}

@@ -209,3 +209,22 @@ func TestBrokenRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokenInput: a call of the history whose input is a text that is not JSON.
+func TestBrokenInput(t *testing.T) {
+	for input, want := range map[string]bool{
+		`"{}"`: false, `"{\"a\":[1,\"b\\\"\"]}"`: false, `{"a":1}`: false, `null`: false, `"7"`: false,
+		`"{"`: true, `""`: true, `"{\"a\":}"`: true, `"{}{}"`: true, `"{'a':1}"`: true,
+	} {
+		for name, body := range map[string]string{
+			"openai_chat":      `{"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":` + input + `}}]}]}`,
+			"openai_responses": `{"model":"m","input":[{"type":"function_call","call_id":"c","name":"f","arguments":` + input + `}]}`,
+		} {
+			p, ok := ByName(name)
+			require.True(t, ok)
+			r, err := p.ReadRequest([]byte(body))
+			require.NoError(t, err)
+			assert.Equal(t, want, r.BrokenInput, "%s: %s", name, input)
+		}
+	}
+}

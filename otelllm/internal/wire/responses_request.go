@@ -40,7 +40,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 			given = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
 				given = given && c.peek() == '{'
-				if readInputItem(&c, &calls, &outputs) {
+				if readInputItem(&c, &calls, &outputs, &req.BrokenInput) {
 					elsewhere, referred = true, true
 				}
 			}
@@ -91,9 +91,9 @@ func readReference(c *cursor) (id []byte) {
 	return id
 }
 
-// readInputItem reads one item of the history. reference: it only refers to an item on the
-// server.
-func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
+// readInputItem reads one item of the history, and sets broken if it is a call whose input is not
+// JSON. reference: it only refers to an item on the server.
+func readInputItem(c *cursor, calls, outputs *newestIDs, broken *bool) (reference bool) {
 	var it responsesItem
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -105,6 +105,8 @@ func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
 			it.callID = c.str()
 		case "execution":
 			it.execution = c.str()
+		case "arguments":
+			*broken = c.brokenInput() || *broken
 		case "environment":
 			it.environment = readType(c)
 		default:

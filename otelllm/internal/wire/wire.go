@@ -73,6 +73,8 @@ type Request struct {
 	// HistoryCalls is nil if it was not observed: part of the history is on the server
 	// (previous_response_id, conversation, cachedContent) or has no ids (Gemini, Ollama).
 	HistoryCalls, HistoryOutputs []string
+	// BrokenInput: the history has a call whose input is a text that is not JSON.
+	BrokenInput bool
 	// EndsWithOutputs: the history ends with the outputs of calls, in a protocol whose model
 	// may then end its turn without a word (Anthropic Messages, Bedrock Converse).
 	EndsWithOutputs bool
@@ -177,6 +179,7 @@ type Error struct {
 	Status     int    // an HTTP status that the error itself contains, else 0
 	RetryAfter time.Duration
 	Phrases    catalogue.Phrases // of the catalogue, in its message
+	Quoted     int               // the HTTP status of an error that its message quotes; 0: none
 	// Foreign: the body of an error response does not have the form of a provider's error.
 	Foreign bool
 }

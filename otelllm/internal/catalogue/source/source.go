@@ -37,12 +37,17 @@ type Entry struct {
 	Example string            `yaml:"example"`
 	Headers map[string]string `yaml:"headers"` // those that matter to what is decided
 
-	// By is "status" if the code and the type do not decide, although the error has them.
+	// By is "status" if the code and the type do not decide, although the error has them, and
+	// "period" if that the message names a limit of a long period does: see Periods.
 	By string `yaml:"by"`
 	// Yields says what outweighs the code or the type: "phrase" or "status" (and phrases).
 	Yields string `yaml:"yields"`
 	// Exact: the code, the type or the phrase counts only under this status.
 	Exact bool `yaml:"exact"`
+	// Host: the phrase counts only in errors of this domain. BrokenInput: it counts only if the
+	// history of the request has a call whose input is not JSON.
+	Host        string `yaml:"host"`
+	BrokenInput bool   `yaml:"broken_input"`
 	// Intermediary: the error is that of a server in front of the provider.
 	Intermediary bool `yaml:"intermediary"`
 }
@@ -89,11 +94,43 @@ type Intermediaries struct {
 	} `yaml:"own"`
 }
 
+// Periods are the words for limits of a long period.
+type Periods struct {
+	Long    []string `yaml:"long"`
+	Short   []string `yaml:"short"`
+	Limits  []string `yaml:"limits"`
+	Counted []string `yaml:"counted"`
+	Spent   []string `yaml:"spent"`
+	Owners  []string `yaml:"owners"`
+}
+
+// LoadPeriods reads and checks the words for limits of a long period.
+func LoadPeriods(dir string) (p Periods, err error) {
+	if err := decode(filepath.Join(dir, periodsFile), &p); err != nil {
+		return p, err
+	}
+	var problems []error
+	seen := map[string]bool{}
+	for _, list := range [...][]string{p.Long, p.Short, p.Limits, p.Counted, p.Spent, p.Owners} {
+		if len(list) == 0 {
+			problems = append(problems, errors.New("a list of words for limits of a long period is empty"))
+		}
+		for _, word := range list {
+			if word == "" || word != strings.ToLower(word) || strings.ContainsAny(word, "-_") || seen[word] {
+				problems = append(problems, fmt.Errorf("the word %q is unique and in lower case, with blanks", word))
+			}
+			seen[word] = true
+		}
+	}
+	return p, errors.Join(problems...)
+}
+
 // Files.
 const (
 	errorsFile         = "errors.yaml"
 	finishFile         = "finish.yaml"
 	intermediariesFile = "intermediaries.yaml"
+	periodsFile        = "periods.yaml"
 )
 
 // Load reads and checks the files in a folder.
@@ -151,7 +188,7 @@ func decode(path string, into any) error {
 // Name is the code or the type by which an error is found, in lower case; "": it has none. An
 // HTTP status in digits is not a name.
 func (e *Entry) Name() string {
-	if e.By == byStatus {
+	if e.By != "" {
 		return ""
 	}
 	for _, name := range [...]string{e.Code, e.Type} {
@@ -162,8 +199,11 @@ func (e *Entry) Name() string {
 	return ""
 }
 
-// byStatus is the value of By for an entry whose names do not decide.
-const byStatus = "status"
+// The values of By for an entry whose names do not decide.
+const (
+	byStatus = "status"
+	byPeriod = "period"
+)
 
 var httpStatus = regexp.MustCompile(`^[45]\d\d$`)
 
@@ -180,6 +220,8 @@ func (e *Entry) StatusCode() int {
 func (e *Entry) Key() string {
 	key := "status " + strconv.Itoa(e.StatusCode())
 	switch name := e.Name(); {
+	case e.By == byPeriod:
+		return "limit of a long period"
 	case e.Phrase != "":
 		return "phrase " + e.Phrase
 	case name != "":
@@ -249,8 +291,14 @@ func checkEntries(entries []Entry) error {
 		if e.Status != 0 && (e.Status < 400 || e.Status > 599) || e.Exact && e.Status == 0 {
 			problem("the status %d", e.Status)
 		}
-		if e.By != "" && (e.By != byStatus || e.Phrase != "") {
-			problem("by may be %q, without a phrase", byStatus)
+		if e.By != "" && (e.By != byStatus && e.By != byPeriod || e.Phrase != "") {
+			problem("by may be %q or %q, without a phrase", byStatus, byPeriod)
+		}
+		if e.By == byPeriod && (e.Kind != "quota_exhausted" || e.Example == "") {
+			problem("a limit of a long period is quota_exhausted, and has an example")
+		}
+		if (e.Host != "" || e.BrokenInput) && e.Phrase == "" {
+			problem("only a phrase may depend on the request")
 		}
 		if e.Yields != "" && e.Yields != "phrase" && e.Yields != "status" {
 			problem("it cannot yield to %q", e.Yields)
@@ -264,7 +312,8 @@ func checkEntries(entries []Entry) error {
 		if other := keys[e.Key()]; other == nil {
 			keys[e.Key()] = e
 		} else if other.ProviderErrorKind() != e.ProviderErrorKind() || other.History != e.History || other.Yields != e.Yields ||
-			e.Phrase != "" && other.Intermediary != e.Intermediary || other.Exact != e.Exact {
+			e.Phrase != "" && other.Intermediary != e.Intermediary || other.Exact != e.Exact ||
+			other.Host != e.Host || other.BrokenInput != e.BrokenInput {
 			problem("the same %s means something else in %s", e.Key(), other.ID)
 		}
 	}

@@ -43,8 +43,13 @@ func helperTables(r *rules, finishes []source.FinishReason, in source.Intermedia
 		fmt.Fprintf(&b, "%s%s: %s", separator(i), literal(name), "["+strings.Join(list, ", ")+"]")
 	}
 	b.WriteString("\n},\n\"phrases\": [\n")
-	for i, e := range r.phrases {
-		fmt.Fprintf(&b, "%s[%s, %s]", separator(i), literal(e.Phrase), helperRule(e, "phrase"))
+	n := 0
+	for _, e := range r.phrases {
+		if e.Host != "" || e.BrokenInput {
+			continue // the helpers decide by the answer alone
+		}
+		fmt.Fprintf(&b, "%s[%s, %s]", separator(n), literal(e.Phrase), helperRule(e, "phrase"))
+		n++
 	}
 	b.WriteString("\n],\n\"statuses\": {\n")
 	for i, status := range sorted(r.statuses) {

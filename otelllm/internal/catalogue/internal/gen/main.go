@@ -40,9 +40,13 @@ func run(dir, docs, helpers string) error {
 	if err != nil {
 		return err
 	}
+	periods, err := source.LoadPeriods(dir)
+	if err != nil {
+		return err
+	}
 	rules := rulesOf(entries)
 	files := map[string][]byte{
-		filepath.Join(docs, "provider-errors.md"):                page(entries, finishes),
+		filepath.Join(docs, "provider-errors.md"):                page(entries, finishes, &periods),
 		filepath.Join(helpers, "node", "otelllm-catalogue.mjs"):  nodeTables(rules, finishes, inFront),
 		filepath.Join(helpers, "python", "otelllm_catalogue.py"): pythonTables(rules, finishes, inFront),
 	}
@@ -50,6 +54,7 @@ func run(dir, docs, helpers string) error {
 		"errors_generated.go":         errorTables(rules),
 		"finish_generated.go":         finishTable(finishes),
 		"intermediaries_generated.go": intermediaryTables(inFront),
+		"period_generated.go":         periodTables(&periods),
 	} {
 		if files[filepath.Join(dir, name)], err = format.Source(tables); err != nil {
 			return fmt.Errorf("%s would not be Go: %w", name, err)
@@ -86,6 +91,7 @@ func rulesOf(entries []source.Entry) *rules {
 		}
 		seen[e.Key()] = true
 		switch {
+		case e.By == "period": // the words are in another file
 		case e.Phrase != "":
 			r.phrases = append(r.phrases, e)
 		case e.Name() != "":
@@ -208,7 +214,40 @@ func ruleOf(e *source.Entry, by string) string {
 	if status := exactStatus(e); status != 0 {
 		fields = append(fields, fmt.Sprintf("status: %d", status))
 	}
+	if e.Host != "" {
+		fields = append(fields, fmt.Sprintf("host: %q", e.Host))
+	}
+	if e.BrokenInput {
+		fields = append(fields, "brokenInput: true")
+	}
 	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+// periodTables returns the lists of words for limits of a long period, in each the longest
+// first: an expression takes the first that fits.
+func periodTables(p *source.Periods) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, header, "periods.yaml")
+	for _, list := range [...]struct {
+		name, doc string
+		words     []string
+	}{
+		{"Long", "are periods longer than minutes", p.Long},
+		{"Short", "are periods of minutes or seconds", p.Short},
+		{"Limits", "are what is limited, by its beginning", p.Limits},
+		{"Counted", "are what is counted, by its beginning", p.Counted},
+		{"Spent", "say that there is no more, by their beginning", p.Spent},
+		{"Owners", "are what has a limit that is no rate", p.Owners},
+	} {
+		words := slices.Clone(list.words)
+		slices.SortStableFunc(words, func(a, b string) int { return len(b) - len(a) })
+		fmt.Fprintf(&b, "// periods%s %s.\nvar periods%s = [...]string{\n", list.name, list.doc, list.name)
+		for _, word := range words {
+			fmt.Fprintf(&b, "%q,\n", word)
+		}
+		b.WriteString("}\n\n")
+	}
+	return b.Bytes()
 }
 
 func kindName(k semconv.ProviderErrorKind) string {
