@@ -16,7 +16,7 @@ import (
 // Encoding is how a body is compressed, as Content-Encoding names it.
 type Encoding string
 
-// The encodings. The zero value is none.
+// The encodings. The zero value is no encoding.
 const (
 	Gzip   Encoding = "gzip"
 	Brotli Encoding = "br"
