@@ -156,7 +156,7 @@ agents-matrix-pages: ## the pages of published agents once more, from what was p
 agents-matrix-short: otelllm ## a few faults of three published agents and of programs in Python, in two minutes: 580 MB of packages
 	@scripts/agents-short $(BUILD)/agents-short
 	@cd examples && AGENT_PACKAGES="$(CURDIR)/$(BUILD)/agents-short" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) \
-		$(GO) test -count=1 -timeout 10m -parallel 2 -short -run '^Test(Agents|Telemetry|Programs|CodexOverWebSocket)$$/(codex|gemini|continue|_)' $(TESTFLAGS) ./e2e/agents
+		$(GO) test -count=1 -timeout 10m -parallel 3 -short -run '^Test(Agents|Telemetry|Programs|CodexOverWebSocket)$$/(codex|gemini|continue|_)' $(TESTFLAGS) ./e2e/agents
 
 .PHONY: validate
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for

@@ -29,6 +29,7 @@ type agent struct {
 	files              map[string]string
 	endless            int // requests after which it is interrupted, since it tries for minutes; 0: maxRequests
 	otlp               telemetry
+	bun                bool   // its HTTP client drops what it has decompressed and not delivered when a body breaks, now and then
 	settings           bool   // it takes its base URL from its settings alone: it needs otelllm proxy
 	tool               string // that runs a command in a shell
 	input              string // COMMAND is the command
@@ -125,7 +126,7 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 		tool:  "bash", input: `{"command":"COMMAND"}`,
 	},
 	{
-		name: "opencode", wire: faultyllm.Responses, program: "opencode-linux-x64/bin/opencode",
+		name: "opencode", bun: true, wire: faultyllm.Responses, program: "opencode-linux-x64/bin/opencode",
 		args: []string{"run", "-m", "openai/gpt-5.5", "PROMPT"},
 		env: []string{
 			"OPENAI_API_KEY=sk-canary-4be1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1",
@@ -144,7 +145,7 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 	{
 		// A provider of the user's own, by the AI SDK's package for those. It executes a call as
 		// soon as its arguments are JSON.
-		name: "opencode", label: "opencode-chat", wire: faultyllm.Chat, program: "opencode-linux-x64/bin/opencode",
+		name: "opencode", label: "opencode-chat", bun: true, wire: faultyllm.Chat, program: "opencode-linux-x64/bin/opencode",
 		args: []string{"run", "-m", "e2e/m", "PROMPT"},
 		env:  []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_SHARE=1"},
 		files: map[string]string{".config/opencode/opencode.json": `{"provider": {"e2e": {"npm": "@ai-sdk/openai-compatible",
@@ -152,7 +153,7 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
 	},
 	{
-		name: "kilo", wire: faultyllm.Chat, program: "@kilocode/cli-linux-x64/bin/kilo", settings: true,
+		name: "kilo", bun: true, wire: faultyllm.Chat, program: "@kilocode/cli-linux-x64/bin/kilo", settings: true,
 		args: []string{"run", "--auto", "-m", "e2e/m", "PROMPT"},
 		env:  []string{"KILO_DISABLE_AUTOUPDATE=1", "KILO_DISABLE_MODELS_FETCH=1", "KILO_DISABLE_SHARE=1", "KILO_TELEMETRY_LEVEL=off"},
 		files: map[string]string{".config/kilo/kilo.json": `{"provider": {"e2e": {"npm": "@ai-sdk/openai-compatible",
@@ -172,7 +173,7 @@ models:
 		tool: "Bash", input: `{"command":"COMMAND"}`,
 	},
 	{
-		name: "cline", wire: faultyllm.Chat, program: "@cline/cli-linux-x64/bin/cline", settings: true,
+		name: "cline", bun: true, wire: faultyllm.Chat, program: "@cline/cli-linux-x64/bin/cline", settings: true,
 		args: []string{"--json", "--retries", "2", "PROMPT"},
 		env:  []string{"CLINE_TELEMETRY_DISABLED=1"},
 		files: map[string]string{".cline/data/settings/providers.json": `{"version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": {"openai-compatible":

@@ -95,16 +95,18 @@ type went struct {
 	main, side int
 	ran        bool // the tool
 	killed     bool
+	unread     bool // it could not read the answers
 }
 
 func (o *outcome) went() went {
-	return went{main: o.main, side: o.side, ran: o.toolRuns > 0, killed: o.killed}
+	return went{main: o.main, side: o.side, ran: o.toolRuns > 0, killed: o.killed, unread: o.unread}
 }
 
 // wentOf reads the words of [outcome.did].
 func wentOf(did string, side int) (w went, err error) {
 	number, rest, _ := strings.Cut(did, " ")
 	w.side, w.ran, w.killed = side, strings.Contains(rest, "the tool ran"), strings.HasSuffix(rest, "interrupted")
+	w.unread = strings.Contains(rest, unreadWords)
 	w.main, err = strconv.Atoi(number)
 	return w, err
 }
@@ -172,6 +174,8 @@ func (f *fault) ofRun(w went, v verdict) mark {
 		return unsafe
 	case v.outcome == semconv.RunOutcomeUnset && v.class == semconv.ClassUnset:
 		return nothing
+	case w.unread && !v.well():
+		return careful // that it cannot read them is in no signal
 	case !healed && v.well():
 		return wrong
 	case !healed:
@@ -194,10 +198,12 @@ func (f *fault) breaks() bool { return len(f.classes) > 0 }
 
 func (f *fault) ofPart(w went, v verdict) mark {
 	switch {
-	case v.safety == semconv.RetrySafetySafeAutoRetry && f.shows && !f.healed(w):
+	case v.safety == semconv.RetrySafetySafeAutoRetry && (f.shows && !f.healed(w) || f.races && w.ran):
 		return unsafe
 	case v.class == semconv.ClassUnset:
 		return nothing
+	case w.unread:
+		return careful
 	case !f.breaks() && !w.killed:
 		return wrong
 	}
@@ -248,6 +254,10 @@ func TestAssess(t *testing.T) {
 		{"ok_text", "1 request, exit 0", 0, []string{provider}, wrong},
 		{"ok_text", "1 request, exit 0", 0, []string{unsure}, wrong},
 		{"ok_text", "1 request, exit 0", 0, []string{"run, incomplete, unclassified, unknown, user_confirmed_retry"}, wrong},
+		{"gzip_unasked", "3 requests" + unreadWords + ", exit 1", 0, []string{"request", "request"}, nothing},
+		{"gzip_unasked", "3 requests" + unreadWords + ", exit 1", 0, []string{"run, incomplete, unclassified, unknown, user_confirmed_retry"}, careful},
+		{"gzip_unasked", "3 requests" + unreadWords + ", exit 1", 0, []string{ok}, wrong},
+		{"call_reset", "1 request, the tool ran, exit 1", 0, []string{"request, stream_interrupted, connection_reset, safe_auto_retry"}, unsafe},
 		{"ok_text", "1 request, interrupted", 0, []string{"run, aborted, local_abort, consumer_closed, no_retry"}, careful},
 		{"ok_tool", "2 requests, the tool ran, exit 0", 0, []string{ok, ok}, right},
 
@@ -308,7 +318,7 @@ func faultOf(agent, name string) *fault {
 
 // What an agent did can be read from the words for it.
 func TestDid(t *testing.T) {
-	for _, o := range []outcome{{main: 1}, {main: 12, exit: 1, toolRuns: 2}, {main: 3, killed: true}, {main: 3, toolRuns: 1, killed: true}} {
+	for _, o := range []outcome{{main: 1}, {main: 12, exit: 1, toolRuns: 2}, {main: 3, killed: true}, {main: 3, toolRuns: 1, killed: true}, {main: 3, exit: 1, unread: true}} {
 		w, err := wentOf(o.did(), 4)
 		require.NoError(t, err)
 		o.side = 4

@@ -139,6 +139,7 @@ var wsFaults = []wsFault{
 var wsCutShort = []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassProtocolViolation}
 
 func TestCodexOverWebSocket(t *testing.T) {
+	t.Parallel() // what waits in one, such as an agent that backs off, takes no time of the others
 	bin := built.Otelllm(t)
 	overWebSockets(t, func(t *testing.T, f *fault, argv []string, serve serving) {
 		t.Helper()

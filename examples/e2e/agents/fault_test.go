@@ -30,11 +30,13 @@ type fault struct {
 	shows   bool            // text is visible before it breaks
 	races   bool            // whether an agent's tool runs before the agent stops it depends on its speed
 	short   bool            // played with -short, too
+	gzip    bool            // the answers are compressed, if the agent asks for that
+	unasked bool            // or does not: then it cannot read them
 	wires   []faultyllm.Wire
 }
 
-// healed reports whether the agent got an answer to its last request.
-func (f *fault) healed(w went) bool { return f.heals && (!f.once || w.main > 1) }
+// healed reports whether the agent got an answer to its last request, and could read it.
+func (f *fault) healed(w went) bool { return f.heals && !w.unread && (!f.once || w.main > 1) }
 
 // script is a case in play.
 type script struct {
@@ -49,6 +51,9 @@ type script struct {
 	once    sync.Once
 	asked   chan struct{} // gets a value when requests have come
 	enough  chan struct{} // closed when there were so many that it would go on for ever
+
+	accepted   []string // the Accept-Encoding of the requests of the main loop, each once
+	compressed int      // how many of them were answered with a compressed body
 }
 
 // toolCommand leaves a line in the file for each time that it runs.
@@ -73,6 +78,15 @@ func done() faultyllm.Exchange {
 // cut is an answer that breaks in its text. The pause lets clients read what came before.
 func cut(steps ...faultyllm.Step) faultyllm.Exchange {
 	return faultyllm.Answer(append([]faultyllm.Step{faultyllm.Text("canary-answer-22d0 ", "I will ")}, steps...)...).Unhurried(100 * time.Millisecond)
+}
+
+// cutLater is a cut with a longer pause where the client decompresses in another thread, and drops
+// what it has not read when the connection breaks.
+func cutLater(s *script, fault faultyllm.Step) faultyllm.Exchange {
+	if s.agent.bun {
+		return cut(faultyllm.Pause(time.Second), fault)
+	}
+	return cut(fault)
 }
 
 // always does the same to every request.
@@ -106,6 +120,9 @@ var (
 	justEnded = []semconv.Cause{semconv.CauseCleanEOF, semconv.CauseBodyTruncated}
 	stopped   = []semconv.Cause{semconv.CauseIdle, semconv.CauseConsumerClosed, semconv.CauseShutdown}
 	broken    = []semconv.Cause{semconv.CauseServerError}
+
+	// The wire protocols of agents that take any provider.
+	open = []faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}
 )
 
 var faults = []fault{
@@ -153,6 +170,36 @@ var faults = []fault{
 		}
 		return s.callOf("functions." + s.agent.tool + ":0") // as some servers number the calls of each answer
 	}},
+	{name: "gzip_ok", heals: true, gzip: true, wires: open, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return done().Compressed(faultyllm.Gzip)
+		}
+		return s.call().Compressed(faultyllm.Gzip)
+	}},
+	{name: "gzip_truncated", classes: interrupted, causes: []semconv.Cause{semconv.CauseBodyTruncated}, shows: true, gzip: true, wires: open, answer: always(func(s *script) faultyllm.Exchange {
+		return cutLater(s, faultyllm.Truncate()).Compressed(faultyllm.Gzip)
+	})},
+	{name: "gzip_cut", classes: interrupted, causes: justEnded, shows: true, gzip: true, wires: open, answer: always(func(s *script) faultyllm.Exchange {
+		return cutLater(s, faultyllm.CutEncoding()).Compressed(faultyllm.Gzip)
+	})},
+	{name: "gzip_cut_once", heals: true, once: true, classes: interrupted, causes: justEnded, gzip: true, short: true, wires: open, answer: func(s *script, n int, _ bool) faultyllm.Exchange {
+		if n == 0 {
+			return cutLater(s, faultyllm.CutEncoding()).Compressed(faultyllm.Encodings()...)
+		}
+		return done().Compressed(faultyllm.Encodings()...)
+	}},
+	{name: "gzip_call_truncated", classes: interrupted, causes: []semconv.Cause{semconv.CauseBodyTruncated}, races: true, gzip: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: func(s *script, n int, outputs bool) faultyllm.Exchange {
+		return wholeCall(faultyllm.Truncate())(s, n, outputs).Compressed(faultyllm.Gzip)
+	}},
+	{name: "gzip_call_cut", classes: interrupted, causes: justEnded, races: true, gzip: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: func(s *script, n int, outputs bool) faultyllm.Exchange {
+		return wholeCall(faultyllm.CutEncoding())(s, n, outputs).Compressed(faultyllm.Gzip)
+	}},
+	{name: "gzip_unasked", heals: true, gzip: true, unasked: true, wires: open, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return done().CompressedAnyway(faultyllm.Gzip)
+		}
+		return s.call().CompressedAnyway(faultyllm.Gzip)
+	}},
 	{name: "tool_reset", short: true, classes: interrupted, causes: wasReset, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
 		if outputs {
 			return reset()
@@ -163,9 +210,10 @@ var faults = []fault{
 
 // wholeCall is an answer that breaks after a call whose arguments are complete, before the
 // provider says so. Some agents have executed it by then.
-func wholeCall(fault faultyllm.Step) func(*script, int, bool) faultyllm.Exchange {
+func wholeCall(fault ...faultyllm.Step) func(*script, int, bool) faultyllm.Exchange {
 	return func(s *script, _ int, _ bool) faultyllm.Exchange {
-		return faultyllm.Answer(faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, s.input()), faultyllm.Pause(500*time.Millisecond), fault)
+		call := []faultyllm.Step{faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, s.input()), faultyllm.Pause(500 * time.Millisecond)}
+		return faultyllm.Answer(append(call, fault...)...)
 	}
 }
 
@@ -217,5 +265,12 @@ func (s *script) choose(r faultyllm.Request) faultyllm.Exchange {
 	for _, mark := range outputs {
 		ran = ran || bytes.Contains(r.Body, []byte(mark))
 	}
-	return s.fault.answer(s, n, ran)
+	e := s.fault.answer(s, n, ran)
+	if accepts := strings.Join(r.Header["Accept-Encoding"], ", "); !slices.Contains(s.accepted, accepts) {
+		s.accepted = append(s.accepted, accepts)
+	}
+	if e.Encoding(r.Header) != "" {
+		s.compressed++
+	}
+	return e
 }

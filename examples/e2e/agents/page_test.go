@@ -77,6 +77,9 @@ func (r *result) assess() error {
 	return err
 }
 
+// unreadWords are in the words of what an agent did that could not read its answers.
+const unreadWords = ", answers that it cannot read"
+
 // did says in words what an agent did.
 func (o *outcome) did() string {
 	words := fmt.Sprintf("%d requests", o.main)
@@ -85,6 +88,12 @@ func (o *outcome) did() string {
 	}
 	if o.toolRuns > 0 {
 		words += ", the tool ran"
+	}
+	if o.plain {
+		words += ", no answer compressed"
+	}
+	if o.unread {
+		words += unreadWords
 	}
 	if o.killed {
 		return words + ", interrupted"

@@ -20,6 +20,9 @@ import (
 // by agent and fault, and why. Of all others it is supposed to record it, also where nothing
 // of it was exported and the reason is not known.
 var unrecorded = map[string]map[string]string{
+	"codex": {
+		"gzip_unasked": "that it cannot read the answers is in the text of a message",
+	},
 	"codex-websocket": {
 		"inband": "the cause is in the text of a message",
 		"stall":  "the request that is open when it is interrupted has no record of its end",

@@ -45,6 +45,7 @@ var (
 
 // TestTelemetry judges agents by nothing but what they export themselves.
 func TestTelemetry(t *testing.T) {
+	t.Parallel() // what waits in one, such as an agent that backs off, takes no time of the others
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, srv.Close()) })
