@@ -23,6 +23,7 @@ const (
 	stepPing
 	stepFinishReason
 	stepEnd
+	stepDone
 	stepError
 	stepBegin
 	stepToolCall // expands to input, done
@@ -103,6 +104,10 @@ func FinishReason(r Reason) Step { return Step{kind: stepFinishReason, reason: r
 // End writes only the terminal event: `[DONE]`, response.completed, message_stop; on
 // Gemini nothing.
 func End() Step { return Step{kind: stepEnd} }
+
+// Done writes `[DONE]` and nothing else, on any wire: gateways that serve several end their streams
+// with it, also where the upstream's stream did not end well.
+func Done() Step { return Step{kind: stepDone} }
 
 // InBand writes the provider's error inside the stream, under a status of 200.
 func InBand(f Failure) Step { return Step{kind: stepError, failure: f} }

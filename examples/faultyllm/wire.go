@@ -139,6 +139,10 @@ func (w Wire) render(steps []Step, id ids) []frame {
 			b.frames = append(b.frames, frame{fault: s})
 			continue
 		}
+		if s.kind == stepDone {
+			b.event("", "[DONE]", Sent{Terminal: w == Chat})
+			continue
+		}
 		if !begun && s.kind != stepPing {
 			begun = true
 			r.begin(b)
