@@ -7,9 +7,9 @@ import (
 )
 
 // toolsRecorded reports whether every tool that ran is recorded here: the producer says so,
-// no part of the run may be missing, and nothing contradicts it. A contradiction is the output of a call that the run's own model
-// made and that no recorded tool executed: that agent executes tools without recording
-// them.
+// no part of the run may be missing, and nothing contradicts it. A contradiction is the
+// output of a call that the run's own model made and that no recorded tool executed: that
+// agent executes tools without recording them.
 func (j *judge) toolsRecorded() bool {
 	if j.recorded == NotObserved {
 		announced := j.run.AnnouncedTools

@@ -1,8 +1,6 @@
 package classify
 
 import (
-	"slices"
-	"sort"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -56,34 +54,10 @@ type risk struct {
 	tools    Retry // runs of which parts may be missing: the most careful verdict on a tool
 }
 
-// readyCalls returns how many calls the response made or may have made: a call may be
-// executed as soon as its input is complete. The number is not known if the producer does
-// not count and an answer may have arrived, or more calls than its list has room for, or if
-// the response may contain more than was counted.
-func (r *Request) readyCalls() (n int, known bool) {
-	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
-	counted := r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()
-	listed := n > 0 && len(r.CallIDs) < MaxIDs
-	return n, !r.mayHoldMore() && (counted || listed) || r.cannotHaveAnswer()
-}
-
-// callState is what happened to the calls that the model made.
-type callState uint8
-
 const (
 	callsNone        callState = iota // there was none, or every one is accounted for
 	callsNotExecuted                  // there were some, and they are known not to have been executed
 	callsUnknown                      // there were or may have been some, and whether they ran was not observed
-)
-
-// providerTools is what provider-executed tools may have done.
-type providerTools uint8
-
-const (
-	providerToolsNone     providerTools = iota // none was offered, none began, or none has effects
-	providerToolsUnknown                       // which tools were offered was not observed
-	providerToolsPossible                      // tools were offered, and whether one began is not known
-	providerToolsBegan                         // a tool that may have effects began
 )
 
 // effects is a set of [semconv.ToolEffect].
@@ -103,45 +77,6 @@ func (t *Tool) effect() semconv.ToolEffect {
 func (k *risk) observed() bool {
 	return !k.partsMissing && k.text != NotObserved && k.calls != callsUnknown &&
 		k.providerTools != providerToolsUnknown && k.missingOutput != NotObserved
-}
-
-// harmlessProviderTools have no effects beyond the answer: they search, read, or change the
-// request or the answer on their way.
-var harmlessProviderTools = setOf(
-	// OpenAI, https://platform.openai.com/docs/guides/tools; a list of tools of an MCP server
-	// that is not a call of one.
-	"web_search", "file_search", "tool_search", "mcp_list_tools",
-	// Anthropic, https://docs.claude.com/en/docs/agents-and-tools/tool-use/overview
-	"web_fetch",
-	// Google, Tool of google.golang.org/genai
-	"google_search", "google_search_retrieval", "url_context", "google_maps", "enterprise_web_search", "parallel_ai_search",
-	"exa_ai_search", "retrieval",
-	// Bedrock, https://docs.aws.amazon.com/nova/latest/nova2-userguide/web-grounding.html
-	"nova_grounding",
-	// xAI, https://docs.x.ai/docs/guides/tools/overview
-	"x_search", "collections_search", "live_search", "attachment_search", "view_image", "view_x_video",
-	// Groq, https://console.groq.com/docs/compound/built-in-tools
-	"browser_search", "search", "visit", "visit_website", "wolfram_alpha",
-	// Mistral, https://docs.mistral.ai/agents/tools/built-in
-	"web_search_premium", "document_library",
-	// OpenRouter, https://openrouter.ai/docs/guides/features/server-tools and …/features/plugins
-	"openrouter:web_search", "openrouter:web_fetch", "openrouter:tool_search", "openrouter:file_search", "openrouter:datetime",
-	"openrouter:experimental__search_models",
-	"response-healing", "file-parser", "moderation", "context-compression", "auto-router", "auto-beta-router", "pareto-router",
-)
-
-func setOf(names ...string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
-
-// mayHaveEffects reports whether one of these provider-executed tools may have effects. A
-// list that is full may lack some.
-func mayHaveEffects(types []string) bool {
-	return len(types) >= MaxIDs || slices.ContainsFunc(types, func(name string) bool { return !harmlessProviderTools[name] })
 }
 
 // requestRisk returns the risk of sending request i again unchanged.
@@ -294,38 +229,6 @@ func (j *judge) basisOf(r *Request, c classification) Basis {
 	return r.Basis
 }
 
-// addResponse adds what the response of one request shows.
-func (j *judge) addResponse(k *risk, pos int) {
-	r := j.requestAt(int32(pos))
-	barren, doubtful := r.cannotHaveAnswer(), r.mayHoldMore()
-	seen := func(c Count) Fact {
-		fact := c.atLeast(doubtful).Fact()
-		if barren && fact == NotObserved {
-			return No
-		}
-		return fact
-	}
-	k.sent = worse(k.sent, r.sent())
-	k.text = worse(k.text, seen(r.Text))
-	k.reasoning = worse(k.reasoning, seen(r.Reasoning))
-	k.toolInput = worse(k.toolInput, seen(r.ToolInputsStarted))
-	k.calls = max(k.calls, j.callState(pos))
-	k.providerTools = max(k.providerTools, r.providerTools())
-	k.continues = k.continues || r.continues()
-	k.partsMissing = k.partsMissing || r.Open // it may show text, or hand over a call, at any moment
-}
-
-// refused reports whether the provider did not accept the request. A timeout or a server
-// error does not show that.
-func (r *Request) refused() bool { return r.Status >= 400 && r.Status < 500 && r.Status != 408 }
-
-// continues reports whether the provider continues to process the request although its
-// stream is gone or never existed.
-func (r *Request) continues() bool {
-	return r.Background && r.sent() != No && !r.refused() &&
-		(!r.reachedProtocolEnd() || r.Finish == FinishWaiting || r.Provider.InBand)
-}
-
 // worse combines two facts about harm: Yes outweighs NotObserved, which outweighs No. The
 // zero value is NotObserved, so combining starts from No.
 func worse(a, b Fact) Fact {
@@ -337,45 +240,6 @@ func worse(a, b Fact) Fact {
 	default:
 		return No
 	}
-}
-
-// sent reports whether any part of the request left this side.
-func (r *Request) sent() Fact {
-	switch {
-	case r.Status > 0:
-		return Yes
-	case r.Phase == semconv.PhaseBeforeConnection:
-		return No
-	case r.Phase != semconv.PhaseUnset && r.Phase != semconv.PhaseUnknown:
-		return Yes // on an earlier attempt, even if the last one failed to connect
-	case BeforeConnection(r.Transport.Cause):
-		return No
-	default:
-		return NotObserved
-	}
-}
-
-// mayHaveStartedCall reports whether the response may have begun the input of a call.
-func (r *Request) mayHaveStartedCall() bool {
-	return !r.cannotHaveAnswer() && r.ToolInputsStarted.Fact() != No
-}
-
-// cannotHaveAnswer reports whether no part of an answer can have arrived, whether or not
-// the parts were counted.
-func (r *Request) cannotHaveAnswer() bool {
-	switch r.Phase {
-	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
-		return true
-	case semconv.PhaseUnset, semconv.PhaseUnknown:
-	default:
-		return r.Status >= 400
-	}
-	switch r.Transport.Cause {
-	case semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout, semconv.TransportCauseWriteFailed:
-		return true
-	}
-	return r.Status >= 400 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
-		BeforeConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
 // callState returns what happened to the calls of one response.
@@ -426,20 +290,6 @@ func (r *Request) providerTools() providerTools {
 	}
 }
 
-// reachedProtocolEnd reports whether the response reached the end that the protocol
-// defines, with success or with an error. A [DONE] without a finish reason is not such an
-// end.
-func (r *Request) reachedProtocolEnd() bool {
-	switch r.Ended {
-	case semconv.StreamEndTerminalEvent:
-		return r.Finish != FinishMissing || r.Provider.Kind != semconv.ProviderErrorKindUnset
-	case semconv.StreamEndUnset:
-		return r.Finish > FinishMissing
-	default:
-		return false
-	}
-}
-
 // ran reports whether the call was accepted and executed.
 func (t *Tool) ran() bool {
 	return t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
@@ -448,168 +298,6 @@ func (t *Tool) ran() bool {
 // MayHaveActed reports whether the tool ran and the application does not assert that it
 // changed nothing.
 func (t *Tool) MayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
-
-// addTools adds the tools whose effects sending the request at a position again could
-// repeat, and whose output its history does not contain. Those are the tools that began
-// before the request ended, and those that executed one of its own calls. A tool without an
-// id cannot be assigned to a request, so it counts for every one. If some calls of the
-// request are not named, a tool whose call no response is known to have made counts too.
-func (j *judge) addTools(k *risk, pos int) {
-	r, x := j.requestAt(int32(pos)), &j.index
-	if j.allTools == nil {
-		j.sumTools()
-	}
-	unnamed := r.callsUnnamed()
-	n := j.allTools.before(r.End)
-	n.join(j.nameless.after(r.End), 1)
-	if unnamed {
-		n.join(j.strays.after(r.End), 1)
-	}
-	inHistory := j.look(pos)
-	for in := roleMade; in <= roleOpened; in++ {
-		for at, id := range x.numbersOf(pos, in) {
-			if !x.executed(id) || slices.Contains(x.numbersOf(pos, in)[:at], id) || in == roleOpened && j.times(id, roleMade) > 0 {
-				continue
-			}
-			n.join(j.executionCounts(id, j.executionsBefore(id, r.End), len(x.executions(id))), 1)
-		}
-	}
-	for _, id := range inHistory {
-		if j.times(id, roleCarried) == 0 || !x.executed(id) {
-			continue
-		}
-		n.join(j.carriedCounts(id, j.countedFor(r, id, unnamed)), -1)
-	}
-	k.toolRefused = k.toolRefused || n[semconv.ToolEffectUnset] > 0
-	for effect := semconv.ToolEffectReadOnly; effect <= semconv.ToolEffectUnknown; effect++ {
-		if n[effect] > 0 {
-			k.start(effect, j.nameOf(effect, pos, unnamed))
-		}
-	}
-}
-
-// toolSums are sums over the tools of a run.
-type toolSums struct {
-	allTools, nameless, strays *toolsByStart
-	// byEffect holds the tools with each effect that may have acted, ordered by start.
-	byEffect [semconv.ToolEffectUnknown + 1][]int32
-	// executed counts, for each of index.tools, the tools of its id up to it; expected is
-	// the most outputs that one of those expects.
-	executed []toolCounts
-	expected []int32
-}
-
-func (j *judge) sumTools() {
-	j.toolSums = toolSums{
-		allTools: j.countTools(func(int) bool { return true }),
-		nameless: j.countTools(func(t int) bool { return j.index.toolID[t] < 0 }),
-		strays: j.countTools(func(t int) bool {
-			n := j.index.toolID[t]
-			return n >= 0 && len(j.index.uses(n, roleMaker)) == 0
-		}),
-		executed: make([]toolCounts, len(j.index.tools)), expected: make([]int32, len(j.index.tools)),
-	}
-	for n := range j.index.count {
-		var sum toolCounts
-		most := int32(0)
-		for i := j.index.toolsFrom[n]; i < j.index.toolsFrom[n+1]; i++ {
-			t := j.index.tools[i]
-			sum.add(&j.run.Tools[t], 1)
-			most = max(most, j.outputsExpected(int(t)))
-			j.executed[i], j.expected[i] = sum, most
-		}
-	}
-	for t := range j.run.Tools {
-		if tool := &j.run.Tools[t]; tool.MayHaveActed() {
-			j.byEffect[tool.effect()] = append(j.byEffect[tool.effect()], int32(t))
-		}
-	}
-	for _, tools := range j.byEffect {
-		slices.SortStableFunc(tools, func(a, b int32) int { return j.run.Tools[a].Start.Compare(j.run.Tools[b].Start) })
-	}
-}
-
-// executionsBefore returns how many executions of the call with an id began before t.
-func (j *judge) executionsBefore(n int32, t time.Time) int {
-	tools := j.index.executions(n)
-	return sort.Search(len(tools), func(i int) bool { return !j.run.Tools[tools[i]].Start.Before(t) })
-}
-
-// executionCounts counts the executions of the call with an id in a range.
-func (j *judge) executionCounts(n int32, from, until int) (c toolCounts) {
-	at := int(j.index.toolsFrom[n])
-	if until > 0 {
-		c = j.executed[at+until-1]
-	}
-	if from > 0 {
-		c.join(j.executed[at+from-1], -1)
-	}
-	return c
-}
-
-// countedFor returns how many executions of the call with an id, the first ones, count for a
-// request that was looked at, and began early enough for it to carry their output.
-func (j *judge) countedFor(r *Request, n int32, unnamed bool) int {
-	began := int(j.executedBy(n, int(j.looked)-1))
-	if j.times(n, roleMade) > 0 || j.times(n, roleOpened) > 0 || unnamed && len(j.index.uses(n, roleMaker)) == 0 {
-		return began
-	}
-	return min(began, j.executionsBefore(n, r.End))
-}
-
-// maxExecutions bounds the executions of one call that are compared with the outputs of a
-// request, the last ones, if it does not contain the outputs of all. The others are taken
-// to be missing from it.
-const maxExecutions = 16
-
-// carriedCounts counts those of the first executions of the call with an id whose output
-// the request that was looked at contains.
-func (j *judge) carriedCounts(n int32, first int) (c toolCounts) {
-	carried := j.times(n, roleCarried)
-	if first == 0 || j.expected[int(j.index.toolsFrom[n])+first-1] <= carried {
-		return j.executionCounts(n, 0, first)
-	}
-	for _, t := range j.index.executions(n)[max(0, first-maxExecutions):first] {
-		if j.outputsExpected(int(t)) <= carried {
-			c.add(&j.run.Tools[t], 1)
-		}
-	}
-	return c
-}
-
-// maxNamed bounds the tools with an effect that are searched for one to name.
-const maxNamed = 2 * MaxIDs
-
-// nameOf returns the name of the first tool with this effect that counts for the request at
-// a position, which was looked at, and whose output that does not contain. It returns "" if
-// the first tools with the effect, and those of the request's own calls, are not such ones.
-func (j *judge) nameOf(effect semconv.ToolEffect, pos int, unnamed bool) string {
-	r, x := j.requestAt(int32(pos)), &j.index
-	wanted := func(t int32) bool {
-		tool, n := &j.run.Tools[t], x.toolID[t]
-		if n < 0 {
-			return true
-		}
-		counts := tool.Start.Before(r.End) || j.times(n, roleMade) > 0 || j.times(n, roleOpened) > 0 || unnamed && len(x.uses(n, roleMaker)) == 0
-		return counts && (tool.Start.Sub(r.Start) > clockGrain || j.times(n, roleCarried) < j.outputsExpected(int(t)))
-	}
-	tools := j.byEffect[effect]
-	for _, t := range tools[:min(len(tools), maxNamed)] {
-		if wanted(t) {
-			return j.run.Tools[t].Name
-		}
-	}
-	for in := roleMade; in <= roleOpened; in++ {
-		for _, n := range x.numbersOf(pos, in) {
-			for _, t := range x.executions(n)[:min(len(x.executions(n)), 1)] {
-				if tool := &j.run.Tools[t]; tool.effect() == effect && tool.MayHaveActed() && wanted(t) {
-					return tool.Name
-				}
-			}
-		}
-	}
-	return ""
-}
 
 // callsUnnamed reports whether the response may have made or begun calls whose ids are not
 // in its lists.
