@@ -21,12 +21,13 @@ func TestCutInACallOfVertexAI(t *testing.T) {
 		fault faultyllm.Step
 		opts  []otelllm.TransportOption
 		cause semconv.Cause
+		phase semconv.Phase
 		said  bool // whether the SDK reports the error
 	}{
-		{"clean end", faultyllm.CleanEnd(), nil, semconv.CauseCleanEOF, false},
-		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.TransportOption{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, true},
-		{"reset", faultyllm.Reset(), nil, semconv.CauseConnectionReset, true},
-		{"truncated", faultyllm.Truncate(), nil, semconv.CauseBodyTruncated, true},
+		{"clean end", faultyllm.CleanEnd(), nil, semconv.CauseCleanEOF, semconv.PhaseToolCallReady, false},
+		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.TransportOption{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, semconv.PhaseToolCallReady, true},
+		{"reset", faultyllm.Reset(), nil, semconv.CauseConnectionReset, semconv.PhaseToolInput, true},
+		{"truncated", faultyllm.Truncate(), nil, semconv.CauseBodyTruncated, semconv.PhaseToolInput, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			srv, err := faultyllm.Start()
@@ -42,16 +43,20 @@ func TestCutInACallOfVertexAI(t *testing.T) {
 			})
 			require.NoError(t, err)
 
-			// The test executes no tool: a client that takes a clean end for the end of the answer
-			// may have executed the call.
+			// A client that takes a clean end for the end of the answer may execute the call. This one
+			// records its tools, and executes none.
 			ctx, run := otelllm.StartRun(t.Context(), "test", otelllm.WithToolsRecorded())
 			_, err = read(ctx, client.Models, t.Output(), genai.Text("Will it snow in Oslo?"))
 			run.End(err)
 			assert.Equal(t, tc.said, err != nil, "%v", err)
 			d := run.Diagnosis()
 			assert.Equal(t, tc.cause, d.Cause)
-			assert.Equal(t, semconv.PhaseToolInput, d.Phase)
-			assert.Equal(t, semconv.RetryReasonIncompleteToolInput, d.Retry.Reason)
+			assert.Equal(t, tc.phase, d.Phase)
+			reason := semconv.RetryReasonIncompleteToolInput
+			if tc.phase == semconv.PhaseToolCallReady {
+				reason = semconv.RetryReasonToolCallNotExecuted
+			}
+			assert.Equal(t, reason, d.Retry.Reason)
 			assert.Equal(t, semconv.RetrySafetySafeAutoRetry, d.Retry.Safety)
 		})
 	}

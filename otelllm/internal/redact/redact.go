@@ -47,9 +47,10 @@ func Name[T ~string | ~[]byte](s T) string {
 }
 
 // Model returns the name of a model: at most 256 bytes of [A-Za-z0-9], the comma and
-// _.:/-@[]()+#~, but not a URL, an e-mail address or a telephone number. It returns [Redacted] for anything else. Models are named as
-// org/model@revision, as model[1m], by an ARN, or by a path. The digest of a model (@ and
-// 40 hex digits, or a colon and 64) is not a credential.
+// _.:/-@[]()+#~, but not a URL, an e-mail address or a telephone number. It returns
+// [Redacted] for anything else. Models are named as org/model@revision, as model[1m], by an
+// ARN, or by a path. The digest of a model (@ and 40 hex digits, or a colon and 64) is not a
+// credential.
 func Model[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, modelBytes, MaxModel) || hasScheme(s) || personal(s) || hasToken(s) || looksRandom(s, digests) {
 		return Redacted
