@@ -17,8 +17,9 @@ const maxWords = 1 << 10
 // Intermediary reports whether an error response, which does not have the form of a
 // provider's error, comes from something in front of the provider: by a header or words of such
 // a server's own answers, or by a status that only such a server has; and a page in HTML, problem
-// details (RFC 9457) or an empty body by the headers that it writes into every answer. The
-// catalogue has those headers, words and statuses.
+// details (RFC 9457) or an empty body by the headers that it writes into every answer. A body
+// that is nil was not read, and may be anything. The catalogue has those headers, words and
+// statuses.
 func Intermediary(status int, header http.Header, body []byte) bool {
 	switch {
 	case catalogue.IntermediaryStatus(status):
@@ -26,17 +27,21 @@ func Intermediary(status int, header http.Header, body []byte) bool {
 	case header.Get("Cf-Mitigated") != "":
 		return true
 	}
+	unread := body == nil && header.Get("Content-Length") != "0"
 	body = bytes.TrimSpace(body)
 	text := strings.ToLower(string(body[:min(len(body), maxWords)]))
 	if catalogue.IntermediaryAnswer(Value(header, "Server"), header.Get, text) || ownForm(status, header, body, text) {
 		return true
 	}
 	media := MediaType(header)
-	page := media == "text/html" || len(body) > 0 && body[0] == '<'
-	if !page && media != "application/problem+json" && len(body) > 0 {
+	switch {
+	case media == "text/html", len(body) > 0 && body[0] == '<':
+		return true
+	case media != "application/problem+json" && (unread || len(body) > 0):
 		return false
+	default:
+		return catalogue.IntermediaryServer(Value(header, "Server")) || header.Get("Cf-Ray") != "" || header.Get("Via") != ""
 	}
-	return page || catalogue.IntermediaryServer(Value(header, "Server")) || header.Get("Cf-Ray") != "" || header.Get("Via") != ""
 }
 
 // ownForm reports whether a response has the form of one that such a server made itself. text is

@@ -103,3 +103,21 @@ func TestUntilReset(t *testing.T) {
 		assert.Equal(t, tt.want, RetryAfter(h, now), tt.name)
 	}
 }
+
+// TestIntermediaryOfAnUnreadBody: an error whose body was not read may be the provider's, also
+// behind a CDN.
+func TestIntermediaryOfAnUnreadBody(t *testing.T) {
+	behind := func(more ...string) http.Header {
+		h := http.Header{"Server": {"cloudflare"}, "Cf-Ray": {"1"}}
+		for i := 0; i < len(more); i += 2 {
+			h.Set(more[i], more[i+1])
+		}
+		return h
+	}
+	assert.False(t, Intermediary(429, behind("Content-Type", "application/json"), nil))
+	assert.False(t, Intermediary(503, behind(), nil))
+	assert.True(t, Intermediary(503, behind(), []byte{}), "empty")
+	assert.True(t, Intermediary(503, behind("Content-Length", "0"), nil), "empty")
+	assert.True(t, Intermediary(503, behind("Content-Type", "text/html"), nil), "a page")
+	assert.True(t, Intermediary(522, behind(), nil), "no provider has this status")
+}

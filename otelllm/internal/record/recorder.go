@@ -286,6 +286,9 @@ func (r *Recorder) settle(now time.Time, ending func() Ending) bool {
 	e.Unanswered = !r.response.started && r.facts.Status == 0
 	e = r.source.Complete(e, &r.facts)
 	o := r.decide(&e, now)
+	if e.Reason == EOF {
+		r.response.errorResponse.end()
+	}
 	if o.end == semconv.StreamEndHTTPError && r.facts.Provider.Kind == semconv.ProviderErrorKindUnset {
 		r.response.readError(&r.facts, r.asked())
 	}

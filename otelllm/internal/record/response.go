@@ -40,8 +40,15 @@ type response struct {
 // errorResponse is a response with an error status.
 type errorResponse struct {
 	header     http.Header
-	body       []byte
+	body       []byte        // as far as it was read; nil: it was not
 	retryAfter time.Duration // by the headers
+}
+
+// end notes that the whole body was read: without any of it, the response has none.
+func (e *errorResponse) end() {
+	if e != nil && e.body == nil {
+		e.body = []byte{}
+	}
 }
 
 // requestBody is a request's body that is read as it is sent. Without one it is zero.
