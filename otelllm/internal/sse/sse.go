@@ -76,6 +76,7 @@ type Decoder struct {
 	skipping bool // the pending event was dropped: everything is ignored up to its blank line
 	cut      bool // the beginning of the current line was dropped
 	stray    bool // the last line was a stray one
+	foreign  bool // see Foreign
 	afterCR  bool // the last byte was \r: a \n that follows belongs to the same line end
 	stopped  bool
 	bom      int8 // number of bytes of a byte order mark that have matched; -1 after the start of the stream
@@ -259,6 +260,7 @@ func (d *Decoder) take(line []byte) {
 		}
 		d.stray = false
 	}
+	d.foreign = d.foreign || !mayBeField(line) && line[0] != '{'
 	switch line[0] {
 	case ':':
 		d.sink.Comment()
@@ -278,6 +280,26 @@ func (d *Decoder) take(line []byte) {
 		d.sink.Stray(line, true)
 	}
 }
+
+// fields are the fields of an event stream, and the one in which llama.cpp reports an error.
+var fields = [...]string{"data", "event", "id", "retry", "error"}
+
+// mayBeField reports whether a line is a comment or a field, or the beginning of one that was cut
+// within its name.
+func mayBeField(line []byte) bool {
+	name, _, _ := bytes.Cut(bytes.TrimLeft(line, " \t"), []byte{':'})
+	for _, field := range fields {
+		if len(name) <= len(field) && string(name) == field[:len(name)] {
+			return true
+		}
+	}
+	return false
+}
+
+// Foreign reports whether a line was neither a field nor a comment nor an object. Readers of
+// event streams ignore such a line. A stream without any event that has one is something else,
+// such as a text, or compressed data that nothing announced.
+func (d *Decoder) Foreign() bool { return d.foreign }
 
 // size is the length of the pending event.
 func (d *Decoder) size() int { return len(d.name) + len(d.later) + len(d.data) }
@@ -458,6 +480,7 @@ func (d *Decoder) tooLong(first byte) {
 		d.line = carry.Reset(d.line)
 		d.sink.Dropped(true)
 	default: // it is not a field: readers ignore it, however long it is
+		d.foreign = true
 		d.line = carry.Reset(d.line)
 	}
 }

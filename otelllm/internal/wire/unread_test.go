@@ -1,8 +1,12 @@
 package wire
 
 import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -336,4 +340,43 @@ func TestStreamsHoldABoundTogether(t *testing.T) {
 		d.Release()
 	}
 	assert.Equal(t, before, carry.Held())
+}
+
+// TestNoEventStream: a body under text/event-stream that is something else is unread, however it
+// ends: a text, and an answer compressed without a word about it.
+func TestNoEventStream(t *testing.T) {
+	answer := data(`{"choices":[{"index":0,"delta":{"content":"Hi"}}]}`) + done
+	bodies := map[string]string{"text": "The model is busy\n", "text of a line": "upstream went away", "a field of another format": "status: busy\n\n"}
+	for name, compress := range map[string]func(io.Writer) io.WriteCloser{
+		"gzip": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"zlib": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
+	} {
+		var b bytes.Buffer
+		w := compress(&b)
+		_, err := io.WriteString(w, answer)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		bodies[name] = b.String()
+	}
+	for name, body := range bodies {
+		for _, p := range []Protocol{openAIChat{}, openAIResponses{}, anthropicMessages{}, gemini{}} {
+			for ending, end := range map[string]func(Decoder){"clean": Decoder.Close, "cut": func(d Decoder) { d.Cut(true) }} {
+				d := p.NewDecoder("text/event-stream")
+				for _, b := range []byte(body) {
+					d.Write([]byte{b})
+				}
+				end(d)
+				assert.True(t, d.State().Unread && d.State().GaveUp, "%s, %s, %s", name, p.Name(), ending)
+				assert.False(t, d.State().Complete)
+				d.Release()
+			}
+		}
+	}
+	for _, healthy := range []string{"", "\n", ": ping\n\n", "retry: 10\n\n", "id: 1\n", "eve", "\xEF\xBB\xBFda", "data"} {
+		d := openAIChat{}.NewDecoder("text/event-stream")
+		d.Write([]byte(healthy))
+		d.Close()
+		assert.False(t, d.State().Unread, "%q", healthy)
+		d.Release()
+	}
 }
