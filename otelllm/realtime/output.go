@@ -18,16 +18,26 @@ type sentOutput struct {
 	call            madeCall // its zero value: no response is known to have made it
 }
 
+// responseActive is the code of the error by which the server refuses to begin a response while
+// another one is open. It often names no event.
+// https://github.com/openai/openai-agents-python/issues/1466
+const responseActive = "conversation_already_has_active_response"
+
 // refused takes an error of the server. It concerns a response, or a tool's output, only if
-// it names the event that requested the one or carried the other. Most errors do not.
+// it names the event that requested the one or carried the other, or if its code says so of the
+// oldest response that was requested and did not begin. Most errors do not.
 func (c *conversation) refused(f *wire.Frame, now time.Time) []func() {
-	if f.EventID == "" {
+	oldest := f.EventID == "" && f.Err != nil && f.Err.Code == responseActive
+	if f.EventID == "" && !oldest {
 		return nil
 	}
-	if i := slices.IndexFunc(c.asked, func(r *response) bool { return r.eventID == f.EventID }); i >= 0 {
+	if i := slices.IndexFunc(c.asked, func(r *response) bool { return oldest || r.eventID == f.EventID }); i >= 0 {
 		r := c.asked[i]
 		c.asked = slices.Delete(c.asked, i, i+1)
 		return r.end(record.Ending{Reason: record.EOF, Refusal: f.Err}, now)
+	}
+	if oldest {
+		return nil
 	}
 	if i := slices.IndexFunc(c.refusable, func(o sentOutput) bool { return o.eventID == f.EventID }); i >= 0 {
 		o := c.refusable[i]

@@ -312,6 +312,46 @@ func TestSessionRefusedOutput(t *testing.T) {
 	}
 }
 
+// TestSessionActiveResponse: the server refuses to begin a response while another one is open, and
+// does not name the event. The output waits for an answer until one is asked for again.
+func TestSessionActiveResponse(t *testing.T) {
+	const refusal = `{"type":"error","event_id":"e8","error":{"type":"invalid_request_error","code":"conversation_already_has_active_response","message":"secret","event_id":null}}`
+	for name, again := range map[string]bool{"never asked for again": false, "asked for again": true} {
+		t.Run(name, func(t *testing.T) {
+			r := spantest.New(t)
+			ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+			session := NewSession(ctx, Config{})
+			session.RecordReceived([]byte(rtSession))
+			session.RecordSent([]byte(rtCreate))
+			session.RecordReceived([]byte(rtCreated))
+			session.RecordReceived([]byte(rtCall))
+			_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
+			tool.End(nil)
+			session.RecordSent([]byte(rtOutput))
+			session.RecordSent([]byte(rtCreate)) // the first response is still open
+			session.RecordReceived([]byte(refusal))
+			session.RecordReceived([]byte(rtDone("completed", "null")))
+			if again {
+				session.RecordSent([]byte(rtCreate))
+				for _, frame := range []string{rtCreated, rtText, rtDone("completed", "null")} {
+					session.RecordReceived([]byte(strings.ReplaceAll(frame, `"r1"`, `"r2"`)))
+				}
+			}
+			session.Close(nil)
+			run.End(nil)
+			d := run.Diagnosis()
+			for _, span := range r.Named("chat gpt-realtime") {
+				assert.NotEqual(t, "consumer_closed", spantest.Get(span, "llm.stream.end"), "the refused response is over")
+			}
+			if again {
+				assert.Contains(t, []string{"succeeded", "recovered"}, d.Outcome.String(), d.Summary)
+			} else {
+				assert.NotEqual(t, "succeeded", d.Outcome.String(), d.Summary)
+			}
+		})
+	}
+}
+
 // The span of a tool ends when its output can no longer be refused, and after OutputWait
 // at the latest.
 func TestSessionRefusableOutputWaits(t *testing.T) {
