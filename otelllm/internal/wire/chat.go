@@ -38,7 +38,9 @@ func (p openAIChat) ReadRequest(b []byte) (Request, error) {
 
 // chatAt matches …/chat/completions, which is Azure's if it names a deployment, Mistral's
 // models on Vertex AI, and its …/v1/agents/completions, where an agent_id takes the place of
-// the model (https://docs.mistral.ai/api/endpoint/agents, November 2026).
+// the model (https://docs.mistral.ai/api/endpoint/agents, November 2026); and
+// …/serving-endpoints/{name}/invocations of Databricks
+// (https://docs.databricks.com/aws/en/machine-learning/foundation-model-apis/api-reference).
 func chatAt(path string) (p Protocol, sure bool) {
 	if strings.HasSuffix(path, "/chat/completions") {
 		if deployment := azureDeployment(path); deployment != "" {
@@ -48,6 +50,11 @@ func chatAt(path string) (p Protocol, sure bool) {
 	}
 	if strings.HasSuffix(path, "/v1/agents/completions") {
 		return openAIChat{host: providerMistral}, true
+	}
+	if rest, ok := strings.CutSuffix(path, "/invocations"); ok {
+		if _, name, ok := strings.Cut(rest, "/serving-endpoints/"); ok && name != "" {
+			return openAIChat{model: name}, false // Databricks: the model may be of another kind
+		}
 	}
 	if model, _, ok := publishedModel(path, "mistralai"); ok {
 		return openAIChat{model: model, host: providerVertex}, true

@@ -56,6 +56,7 @@ func TestMatchPaths(t *testing.T) {
 		{"POST", "/v1/responses/compact", "openai_responses", hint},
 		{"POST", "/openai/v1/responses/compact", "openai_responses", sure},
 		{"POST", "/v1/agents/completions", "openai_chat", sure},
+		{"POST", "/serving-endpoints/x/invocations", "openai_chat", hint},
 		{"POST", "/v2/chat", "cohere_chat", hint},
 		{"POST", "/v2/chat/7", "", hint},
 		{"POST", "/v1/conversations", "mistral_conversations", hint},
