@@ -133,6 +133,7 @@ var periodsShort = [...]string{
 // periodsLimits are what is limited, by its beginning.
 var periodsLimits = [...]string{
 	"token limit",
+	"allocation",
 	"allowance",
 	"使用量",
 	"利用量",
