@@ -78,10 +78,14 @@ func endingOf(r *Request) ending {
 
 // finish returns the meaning of the finish reasons for what the request asked for. A request
 // for at most one token is a probe, or warms a cache: that it reached its limit is what was
-// asked for. After the outputs of tools a model may end its turn without a word.
-// https://docs.claude.com/en/api/handling-stop-reasons
+// asked for. After the outputs of tools a model may end its turn without a word
+// (https://docs.claude.com/en/api/handling-stop-reasons). An answer with a call whose input is
+// not JSON, and with as many tokens as were asked for, was cut by that limit, whatever reason
+// the server gives (https://github.com/vllm-project/vllm/issues/53269).
 func (r *Request) finish() Finish {
 	switch limit := r.MaxTokens; {
+	case r.ToolInputsInvalid.N() > 0 && limit.Observed() && r.OutputTokens.Observed() && r.OutputTokens.N() >= limit.N():
+		return FinishMaxTokens
 	case limit.Observed() && limit.N() <= 1 && (r.Finish == FinishMaxTokens || r.Finish == FinishLimited),
 		limit.Observed() && limit.N() == 0 && r.Finish == FinishStop,
 		r.HistoryEndsWithOutputs && r.Finish == FinishStop:

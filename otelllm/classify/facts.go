@@ -261,6 +261,7 @@ type Request struct {
 	// turn without a word after them.
 	HistoryEndsWithOutputs bool
 	MaxTokens              Count // the bound on the tokens of the answer that the request asked for
+	OutputTokens           Count // the tokens of the answer, as the provider counts them
 
 	Background    bool          // the provider continues to process the request even if the stream is not read
 	Events        Count         // semantic events

@@ -75,6 +75,12 @@ func TestRequests(t *testing.T) {
 		{"reasoning, and a call that is not there", all(finish(FinishToolCalls), func(r *Request) { r.Reasoning = Counted(1) }), "empty_completion/reasoning_only@stream_end safe_auto_retry (reasoning_only)", "provider"},
 		{"text, and a call that is not there", all(finish(FinishToolCalls), func(r *Request) { r.Text = Counted(1) }), "protocol_violation/invalid_tool_input@stream_end user_confirmed_retry (visible_output)", "provider"},
 		{"text, and calls that nothing counts", all(finish(FinishToolCalls), func(r *Request) { r.Text, r.ToolInputsStarted, r.ToolCalls = Counted(1), 0, 0 }), "", ""},
+		{"a call that is not JSON, at the limit of tokens", all(calls("a"), func(r *Request) {
+			r.ToolInputsInvalid, r.MaxTokens, r.OutputTokens = Counted(1), Counted(64), Counted(64)
+		}), "output_limited/max_output_tokens@stream_end no_retry (not_transient)", "provider"},
+		{"a call that is not JSON, below the limit of tokens", all(calls("a"), func(r *Request) {
+			r.ToolInputsInvalid, r.MaxTokens, r.OutputTokens = Counted(1), Counted(64), Counted(63)
+		}), "protocol_violation/invalid_tool_input@stream_end user_confirmed_retry (tool_state_unknown)", "provider"},
 		{"a call that is not JSON", all(calls("a"), func(r *Request) { r.ToolInputsInvalid = Counted(1) }), "protocol_violation/invalid_tool_input@stream_end user_confirmed_retry (tool_state_unknown)", "provider"},
 		{"a call that is not JSON, cut by a limit", all(calls("a"), func(r *Request) { r.ToolInputsInvalid, r.Finish = Counted(1), FinishMaxTokens }), "output_limited/max_output_tokens@stream_end no_retry (not_transient)", "provider"},
 		{"nothing in it", finish(FinishStop), "empty_completion/no_content@stream_end safe_auto_retry (no_output)", "provider"},

@@ -54,7 +54,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 		}
 	}
 	f.ResponseID, f.ResponseModel = st.ResponseID, st.Model
-	f.Usage = st.Usage
+	f.Usage, f.OutputTokens = st.Usage, classify.Counted(st.Usage.Output)
 }
 
 // errorType returns the error.type of what failed. It is "" if nothing failed, or if this

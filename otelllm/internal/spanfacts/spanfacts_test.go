@@ -96,6 +96,8 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	q.CallIDs, q.CallNames, q.OpenCallIDs = unlessEmpty(ids(r)), unlessEmpty(ids(r)), unlessEmpty(ids(r))
 	q.ProviderTools, q.HistoryCalls, q.HistoryOutputs = observed(r, ids(r)), observed(r, ids(r)), observed(r, ids(r))
 	q.ProviderToolTypes, q.MaxTokens, q.HistoryEndsWithOutputs = unlessEmpty(ids(r)), count(r), r.IntN(2) == 0
+	f.Usage.Output = r.IntN(10) - 1
+	q.OutputTokens = classify.Counted(f.Usage.Output)
 	q.TimeToHeaders, q.LastProgress, q.LongestGap, q.RetryAfter = duration(r), duration(r), duration(r), duration(r)
 	f.ErrorType = pick(r, []string{"connection_reset"}, "")
 	f.DeriveOutcome()

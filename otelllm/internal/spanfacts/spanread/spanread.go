@@ -119,6 +119,7 @@ func Request(s *Span) classify.Request {
 		HistoryCalls:         m.list(semconv.HistoryToolCallsKey),
 		HistoryOutputs:       m.list(semconv.HistoryToolOutputsKey),
 		MaxTokens:            m.count("gen_ai.request.max_tokens"),
+		OutputTokens:         m.count("gen_ai.usage.output_tokens"),
 
 		HistoryEndsWithOutputs: m[semconv.HistoryEndsWithOutputsKey].AsBool(),
 		Events:                 m.count(semconv.StreamEventsKey),

@@ -64,6 +64,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.HistoryEndsWithOutputs = boolean(v)
 		case string(otelsemconv.GenAIRequestMaxTokensKey):
 			r.MaxTokens = count(v)
+		case string(otelsemconv.GenAIUsageOutputTokensKey):
+			r.OutputTokens = count(v)
 
 		case string(semconv.StreamPhaseKey):
 			r.Phase = enum(v, semconv.ParsePhase)
