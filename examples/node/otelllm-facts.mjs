@@ -531,12 +531,13 @@ class Recording {
   // minutes is an exhausted quota: that rule is llm_classify's, by llm.retry.after.
   refusal() {
     const { error } = this.state;
-    const meaning = meaningOf(this.status, error);
+    const after = (this.status >= 400 && retryAfter(this.headers)) || error.after;
+    const meaning = meaningOf(this.status, error, after);
     const said = error.code || error.type;
-    const refusal = { kind: meaning.kind, history: meaning.history, code: said ? safeCode(said) : undefined, after: error.after };
+    const refusal = { kind: meaning.kind, history: meaning.history, code: said ? safeCode(said) : undefined, after };
     if (this.status < 400) return refusal;
     return {
-      ...refusal, kind: kindByHeaders(meaning, this.headers), after: retryAfter(this.headers) || error.after,
+      ...refusal, kind: kindByHeaders(meaning, this.headers),
       intermediary: !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.read ? this.rest ?? '' : undefined)),
     };
   }
@@ -1065,8 +1066,9 @@ function fail(s, error) {
   s.complete = false;
 }
 
-// Errors. An error is { code, type, status, after, phrases, shaped }: its names, the HTTP status that it names itself, the seconds
-// that it asks to wait, and which phrases of the catalogue are in its words. The words are searched and not kept.
+// Errors. An error is { code, type, status, after, phrases, long, quoted, shaped }: its names, the HTTP status that it names itself, the
+// seconds that it asks to wait, and of its words which phrases of the catalogue are in them, whether they name a limit of a long period,
+// and the HTTP status of an error that they quote. The words are searched and not kept.
 
 const isObject = (v) => v != null && typeof v === 'object' && !Array.isArray(v);
 const textOf = (v) => (typeof v === 'string' ? v : typeof v === 'number' ? String(v) : '');
@@ -1109,7 +1111,8 @@ class Fault {
       case 'message': case 'msg': case 'detail': case 'title': case 'error_message': case 'error_description': case 'description':
       case 'innererror': case 'upstream_error': case 'errors': this.inWords(v); break;
       case 'base_resp': this.base(v); break;
-      case 'retry_after': case 'retry_after_seconds': case 'resets_in_seconds': this.setAfter(v, 1); break;
+      case 'reason': if (typeof v === 'string' && names.has(nameIn(v))) this.reason = v; break; // of Amazon's services, beside a message
+      case 'retry_after': case 'retry_after_seconds': case 'resets_in_seconds': case 'reset_seconds': this.setAfter(v, 1); break;
       case 'retry_after_ms': this.setAfter(v, 0.001); break;
       case 'resets_at': case 'reset_at': case 'reset_time': this.setReset(v); break;
       case 'metadata': case 'details': for (const one of Array.isArray(v) ? v : [v]) this.detail(one); break;
@@ -1173,10 +1176,12 @@ class Fault {
   }
 
   get error() {
-    const e = { code: this.name.slice(0, maxName), type: this.type.slice(0, maxName), status: this.status, after: this.after, phrases: [], shaped: this.shaped };
+    const e = { code: this.name.slice(0, maxName), type: this.type.slice(0, maxName), status: this.status, after: this.after, phrases: [], long: false, quoted: 0, shaped: this.shaped };
     for (const text of this.words) {
       e.after ||= waitIn(text);
       e.phrases = longest([...e.phrases, ...phrasesIn(text)]);
+      e.long ||= namesLongPeriod(plain(text));
+      e.quoted ||= statusQuoted(text);
       const quoted = isGeneral(e.code) || isGeneral(e.type) ? namesIn(text) : {};
       if (isGeneral(e.code)) e.code = quoted.code ?? e.code;
       if (isGeneral(e.type)) e.type = quoted.type ?? e.type;
@@ -1266,22 +1271,27 @@ const intermediaries = new Set(catalogue.intermediaryServers);
 // the cause. Of several the strongest decides, of equal ones the first.
 const strengths = ['nothing', 'class', 'family', 'status', 'type', 'phrase', 'specific'];
 
-// meaningOf returns { kind, history, intermediary, by } of an error under the status of the response.
-function meaningOf(responseStatus, error) {
+// meaningOf returns { kind, history, intermediary, by } of an error under the status of the response, which asks to wait for some seconds.
+function meaningOf(responseStatus, error, after) {
   const said = [error.code, error.type];
-  const status = responseStatus >= 400 ? responseStatus : error.status || statusIn(said[0]) || statusIn(said[1]);
+  let status = responseStatus >= 400 ? responseStatus : error.status || statusIn(said[0]) || statusIn(said[1]);
   let best = { kind: 'unknown', by: 'nothing' };
   let intermediary = false;
   const take = ([kind, own, history, , front], by = own) => {
     if (strengths.indexOf(by) > strengths.indexOf(best.by)) best = { kind, history: history || undefined, by };
     intermediary ||= front === 1;
   };
+  if (status >= 500 && error.quoted) { // a gateway has its own status for an error of a provider
+    status = error.quoted;
+    take([catalogue.statuses[status] ?? 'invalid_request', 'status']);
+  }
   for (const [i, name] of said.map(nameIn).entries()) {
     const rule = ruleOf(name, status);
     if (rule) take(rule, i > 0 && rule[1] === 'specific' ? 'type' : rule[1]);
     else if (finishKinds.has(name)) take([finishKinds.get(name), 'type']);
   }
   for (const { rule } of error.phrases) if (!rule[3] || rule[3] === status || !status) take(rule);
+  if (error.long && !noQuota.includes(status) && !(after > 0 && after <= shortWait)) take(['quota_exhausted', 'phrase']);
   if (catalogue.statuses[status]) take([catalogue.statuses[status], 'status']);
   if (status >= 400) take([status >= 500 ? 'server_error' : 'invalid_request', 'class']);
   return { ...best, intermediary };
@@ -1291,7 +1301,8 @@ function meaningOf(responseStatus, error) {
 function ruleOf(name, status) {
   const rules = names.get(name) ?? [];
   return rules.find(([, , , only]) => !only || only === status) ?? (status ? undefined : rules[0])
-    ?? (name.includes('perday') ? ['quota_exhausted', 'specific'] : undefined); // Google's quotas of a day
+    ?? (name.includes('perday') || (!rules.length && /[-_]/.test(name) && namesLongPeriod(name, true)) // Google's quotas of a day, and others
+      ? ['quota_exhausted', 'specific'] : undefined);
 }
 
 // nameIn returns a name as the catalogue has it.
@@ -1307,6 +1318,58 @@ const longest = (found) => [...new Set(found)].sort((a, b) => a.place - b.place)
 function phrasesIn(text) {
   const words = plain(text).toLowerCase();
   return longest(phraseRules.filter((p) => words.includes(p.text)));
+}
+
+// Limits of a long period, which do not pass within minutes: "monthly usage limit", "tokens per day limit exceeded". period.go of the
+// catalogue has the same rules.
+
+const noQuota = [401, 404, 405, 407, 410, 413]; // who asks is not known, or what is asked for does not exist
+const shortWait = 600; // seconds: a limit of a long period whose window slides may pass so soon
+const nearLimit = 48; // bytes between a period and what is limited
+const maxPeriods = 16; // of one text that are looked at
+
+// anyOf returns an expression for the words of a list: one of letters begins where a word of the text does, and a whole one ends there.
+const anyOf = (list, whole = false) => `(?:${catalogue.periods[list].map((word) => (/^[#a-z0-9]/.test(word) ? '(?<![a-z0-9])' : '')
+  + word.replace('#', '[0-9]+') + (whole && /[a-z0-9]$/.test(word) ? '(?![a-z0-9])' : '')).join('|')})`;
+const periodWords = new RegExp(`(?<long>${anyOf('long', true)})|${anyOf('short', true)}|(?<owner>${anyOf('owners', true)}(?= ?(?:usage )?${anyOf('limits')}))`, 'g');
+const limitWords = new RegExp(anyOf('limits'));
+const countedWords = new RegExp(`${anyOf('limits')}|${anyOf('counted')}`);
+const spentWords = new RegExp(anyOf('spent'));
+
+// namesLongPeriod reports whether a message or a code names such a limit. The first period near a limit decides; without one, what
+// has a limit that is no rate: "session limit".
+function namesLongPeriod(said, isCode = false) {
+  const text = said.toLowerCase().replace(/[-_]/g, ' ');
+  const limits = isCode || spentWords.test(text) ? countedWords : limitWords;
+  let owned = false;
+  let seen = 0;
+  for (const { 0: word, index, groups } of text.matchAll(periodWords)) {
+    if (groups.owner) owned = true;
+    else if (limits.test(around(text, index, index + word.length))) return groups.long !== undefined;
+    else if (++seen === maxPeriods) break;
+  }
+  return owned;
+}
+
+// around returns what is near a part of a text, in the same sentence. A character that is cut fits no word.
+function around(text, from, to) {
+  const ends = /[.!?;] |[。！；]/;
+  const bytes = (part, ...range) => new TextDecoder().decode(new TextEncoder().encode(part).slice(...range));
+  return bytes(text.slice(0, from), -nearLimit).split(ends).at(-1) + text.slice(from, to) + bytes(text.slice(to), 0, nearLimit).split(ends)[0];
+}
+
+// The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
+const exceptions = new Map([['badrequest', 400], ['unprocessableentity', 422], ['authentication', 401], ['permissiondenied', 403], ['notfound', 404], ['ratelimit', 429]]);
+const quotedStatus = new RegExp(String.raw`\b(?:code|status|status_code|statuscode|http_status|http)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b`
+  + String.raw`|\blitellm\.(${[...exceptions.keys()].join('|')})error\b`, 'g');
+
+// statusQuoted returns the only status of 400 to 499 that a message quotes, or 0. Those of 500 and more are mostly the gateway's own, and
+// what went wrong with a fallback says nothing about the request.
+function statusQuoted(text) {
+  const [words] = plain(text).toLowerCase().split('error doing the fallback');
+  const found = [...words.matchAll(quotedStatus)].slice(0, 16).map(([, status, name]) => Number(status ?? exceptions.get(name)));
+  const refused = new Set(found.filter((status) => status < 500));
+  return refused.size === 1 ? [...refused][0] : 0;
 }
 
 // namesIn returns the first known code and type that a text quotes: gateways put the error of a provider into their own message.

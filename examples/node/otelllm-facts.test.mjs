@@ -239,6 +239,24 @@ test('the words of an error decide, and are not recorded', async () => {
   assert.ok(!/CANARY|credit/.test(JSON.stringify(span.attributes)));
 });
 
+test('a limit of a long period, and a status that a gateway quotes', async () => {
+  for (const [status, message, kind, headers] of [
+    [429, 'You have reached your monthly usage limit', 'quota_exhausted'],
+    [429, 'You have reached your monthly usage limit', 'rate_limited', { 'retry-after': '600' }], // its window slides
+    [429, 'Limit of 60 requests per minute; the daily limit is 1000', 'rate_limited'], // the first period decides
+    [404, 'You have reached your monthly usage limit', 'not_found'],
+    [503, "litellm.BadRequestError: Error code: 400 - {'error': 'x'}", 'invalid_request'],
+    [503, 'openai: HTTP 400; azure: HTTP 404', 'overloaded'], // several say nothing
+    [429, 'Error code: 400', 'rate_limited'],
+  ]) {
+    const [span] = await spansOf(async () => {
+      const fetch = async () => new Response(JSON.stringify({ error: { message } }), { status, headers: { 'content-type': 'application/json', ...headers } });
+      await (await factsFetch(fetch)(url, ask())).text();
+    });
+    assert.equal(span.attributes['llm.provider_error.kind'], kind, `${status} ${message}`);
+  }
+});
+
 test('a client that fills in the input of a call may have run it', async () => {
   const call = (args) => chunk({ tool_calls: [{ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: args } }] });
   const library = 'ai-sdk/provider-utils/5.0.42 runtime/node.js/24';

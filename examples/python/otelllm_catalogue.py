@@ -3,6 +3,7 @@
 # What the errors of model providers mean, for otelllm_facts.py: copy it with that file.
 # docs/reference/provider-errors.md has the sources. A rule is
 # [kind, strength, history, the only status under which it counts or 0, whether it is of a server in front of the provider].
+# periods are the words for limits of a long period, in each list the longest first: # is a number, a blank is also - or _.
 CATALOGUE = {
 "names": {
 "1002": [["authentication", "specific", "", 401]],
@@ -527,5 +528,13 @@ CATALOGUE = {
 "intermediaryStatuses": [407, 520, 521, 522, 523, 524, 525, 526, 527, 530],
 "ownServers": ["akamaighost", "awselb", "bigip", "cloudfront", "kong", "microsoft-azure-application-gateway", "squid", "varnish", "zscaler"],
 "ownHeaders": ["x-vercel-error", "x-squid-error", "x-kong-response-latency", "x-azure-externalerror", "x-azure-internalerror"],
-"ownWords": ["upstream connect error or disconnect/reset before headers", "upstream request timeout", "no healthy upstream", "upstream max stream duration reached", "rbac: access denied", "local_rate_limited", "an invalid response was received from the upstream server", "the upstream server is timing out", "the upstream server is currently unavailable", "no route matched with those values", "\"faultstring\"", "rate limit is exceeded. try again in ", "token limit is exceeded. try again in ", "out of call volume quota", "access denied due to missing subscription key", "an error occurred with your deployment", "no available server"]
+"ownWords": ["upstream connect error or disconnect/reset before headers", "upstream request timeout", "no healthy upstream", "upstream max stream duration reached", "rbac: access denied", "local_rate_limited", "an invalid response was received from the upstream server", "the upstream server is timing out", "the upstream server is currently unavailable", "no route matched with those values", "\"faultstring\"", "rate limit is exceeded. try again in ", "token limit is exceeded. try again in ", "out of call volume quota", "access denied due to missing subscription key", "an error occurred with your deployment", "no available server"],
+"periods": {
+"long": ["for this period", "billing period", "current period", "for the month", "billing cycle", "current cycle", "for the week", "计费周期", "账单周期", "for the day", "each month", "this month", "five hours", "this cycle", "every day", "each week", "this week", "per month", "this hour", "five hour", "日配额", "日调用", "日请求", "周配额", "每星期", "月配额", "每小时", "each day", "per week", "# months", "per hour", "# 小时", "per day", "today's", "# weeks", "monthly", "a month", "# month", "an hour", "# hours", "#小时", "# days", "weekly", "a week", "# week", "/month", "hourly", "# hour", "每日", "每天", "单日", "当日", "当天", "今日", "今天", "日限", "日额", "每周", "本周", "周限", "周额", "每月", "本月", "当月", "月限", "月额", "月度", "本日", "今週", "今月", "daily", "a day", "today", "# day", "day's", "/week", "/hour", "# hrs", "# 天", "/day", "# hr", "#天", "rpd", "tpd", "#h"],
+"short": ["every minute", "each minute", "this minute", "each second", "concurrency", "per minute", "per second", "concurrent", "# minutes", "# seconds", "in flight", "每分钟", "a minute", "# minute", "a second", "# second", "per min", "/minute", "/second", "分钟", "每秒", "并发", "# min", "/min", "itpm", "otpm", "/sec", "rpm", "tpm", "rps", "tps", "qps", "秒", "/s", "#s"],
+"limits": ["token limit", "allowance", "使用量", "利用量", "限额", "限制", "额度", "配额", "上限", "limit", "quota"],
+"counted": ["requests", "messages", "prompts", "credits", "tokens", "用量", "次数", "usage", "calls"],
+"spent": ["exhaust", "ran out", "run out", "exceed", "out of", "deplet", "超出", "超过", "超限", "达到", "已达", "用尽", "用完", "耗尽", "reach", "used", "over", "hit"],
+"owners": ["subscription", "spending", "session", "billing", "plan's", "套餐", "消费", "spend", "plan"]
+}
 }

@@ -1333,10 +1333,11 @@ class _Recording:
         """Return what is recorded of the error: what it means, its name, and the seconds to wait. A rate limit of more than ten
         minutes is an exhausted quota: that rule is llm_classify's, by llm.retry.after."""
         error, refused = self.state.error, self.status >= 400
-        meaning = _meaning_of(self.status, error)
-        kind, after, front = meaning.kind, error['after'], False
+        after = refused and _retry_after(self.headers) or error['after']
+        meaning = _meaning_of(self.status, error, after)
+        kind, front = meaning.kind, False
         if refused:
-            kind, after = _kind_by_headers(meaning, self.headers), _retry_after(self.headers) or after
+            kind = _kind_by_headers(meaning, self.headers)
             front = not error['shaped'] and (meaning.front or _is_intermediary(self.status, self.headers, ''.join(self.parts) if self.read else None))
         return {
             'llm.provider_error.kind': kind, 'llm.provider_error.code': _code(error['code'] or error['type']),
@@ -1855,8 +1856,9 @@ class _Messages:
 _PROTOCOLS = (_Chat, _Responses, _Messages)
 
 
-# Errors. An error is a dict of code, type, status, after, phrases and shaped: its names, the HTTP status that it names itself, the
-# seconds that it asks to wait, and which phrases of the catalogue are in its words. The words are searched and not kept.
+# Errors. An error is a dict of code, type, status, after, phrases, long, quoted and shaped: its names, the HTTP status that it names
+# itself, the seconds that it asks to wait, and of its words which phrases of the catalogue are in them, whether they name a limit of a
+# long period, and the HTTP status of an error that they quote. The words are searched and not kept.
 
 _MAX_WORDS = 4  # how many texts of one error are searched
 _MAX_DEPTH = 4  # how deep they are nested
@@ -1908,7 +1910,10 @@ class _Fault:
             self.in_words(v)
         elif key == 'base_resp':
             self.base(v)
-        elif key in ('retry_after', 'retry_after_seconds', 'resets_in_seconds'):
+        elif key == 'reason':  # of Amazon's services, beside a message
+            if isinstance(v, str) and _name_in(v) in _NAMES:
+                self.reason = v
+        elif key in ('retry_after', 'retry_after_seconds', 'resets_in_seconds', 'reset_seconds'):
             self.set_after(v, 1)
         elif key == 'retry_after_ms':
             self.set_after(v, 0.001)
@@ -2000,16 +2005,19 @@ class _Fault:
                 or any(_phrases_in(text) for text in self.words))
 
     def error(self):
-        code, kind, after, phrases = self.name()[:128], self.type[:128], self.after, []
+        code, kind, after, phrases, long, quoted_status = self.name()[:128], self.type[:128], self.after, [], False, 0
         for text in self.words:
             after = after or _wait_in(text)
             phrases = _longest(phrases + _phrases_in(text))
+            long = long or _names_long_period(_plain(text))
+            quoted_status = quoted_status or _status_quoted(text)
             quoted = _names_in(text) if _is_general(code) or _is_general(kind) else {}
             if _is_general(code):
                 code = quoted.get('code', code)
             if _is_general(kind):
                 kind = quoted.get('type', kind)
-        return {'code': code, 'type': kind, 'status': self.status, 'after': after, 'phrases': phrases, 'shaped': self.shaped()}
+        return {'code': code, 'type': kind, 'status': self.status, 'after': after, 'phrases': phrases, 'long': long, 'quoted': quoted_status,
+                'shaped': self.shaped()}
 
 
 def _fault_in(document):
@@ -2120,11 +2128,14 @@ _INTERMEDIARIES = set(_CATALOGUE['intermediaryServers'])
 _STRENGTHS = ('nothing', 'class', 'family', 'status', 'type', 'phrase', 'specific')
 
 
-def _meaning_of(response_status, error):
-    """Return what an error means under the status of the response: a rule."""
+def _meaning_of(response_status, error, after):
+    """Return what an error means under the status of the response, which asks to wait for some seconds: a rule."""
     said = error['code'], error['type']
     status = response_status if response_status >= 400 else error['status'] or _status_in(said[0]) or _status_in(said[1])
     found = []
+    if status >= 500 and error['quoted']:  # a gateway has its own status for an error of a provider
+        status = error['quoted']
+        found.append(_Rule(_CATALOGUE['statuses'].get(str(status), 'invalid_request'), 'status'))
     for i, name in enumerate(map(_name_in, said)):
         rule = _rule_of(name, status)
         if rule is not None:
@@ -2132,6 +2143,8 @@ def _meaning_of(response_status, error):
         elif name in _CATALOGUE['finishReasons']:
             found.append(_Rule(_CATALOGUE['finishReasons'][name], 'type'))
     found += [rule for _, _, rule in error['phrases'] if not rule.only or rule.only == status or not status]
+    if error['long'] and status not in _NO_QUOTA and not 0 < after <= _SHORT_WAIT:
+        found.append(_Rule('quota_exhausted', 'phrase'))
     if str(status) in _CATALOGUE['statuses']:
         found.append(_Rule(_CATALOGUE['statuses'][str(status)], 'status'))
     if status >= 400:
@@ -2148,7 +2161,9 @@ def _rule_of(name, status):
             return rule
     if rules and not status:
         return rules[0]
-    return _Rule('quota_exhausted', 'specific') if 'perday' in name else None  # Google's quotas of a day
+    if 'perday' in name or not rules and re.search('[-_]', name) and _names_long_period(name, code=True):  # Google's quotas of a day, and others
+        return _Rule('quota_exhausted', 'specific')
+    return None
 
 
 def _name_in(said):
@@ -2177,6 +2192,71 @@ def _longest(found):
 def _phrases_in(text):
     words = _plain(text).lower()
     return _longest([p for p in _PHRASES if p[1] in words])
+
+
+# Limits of a long period, which do not pass within minutes: "monthly usage limit", "tokens per day limit exceeded". period.go of the
+# catalogue has the same rules.
+
+_NO_QUOTA = (401, 404, 405, 407, 410, 413)  # who asks is not known, or what is asked for does not exist
+_SHORT_WAIT = 600  # seconds: a limit of a long period whose window slides may pass so soon
+_NEAR_LIMIT = 48  # bytes between a period and what is limited
+_MAX_PERIODS = 16  # of one text that are looked at
+
+
+def _any_of(name, whole=False):
+    """Return an expression for the words of a list: one of letters begins where a word of the text does, and a whole one ends there."""
+    return '(?:' + '|'.join(
+        ('(?<![a-z0-9])' if re.match('[#a-z0-9]', word) else '') + word.replace('#', '[0-9]+')
+        + ('(?![a-z0-9])' if whole and re.search('[a-z0-9]$', word) else '') for word in _CATALOGUE['periods'][name]) + ')'
+
+
+_PERIODS = re.compile(
+    f"(?P<long>{_any_of('long', True)})|{_any_of('short', True)}|(?P<owner>{_any_of('owners', True)}(?= ?(?:usage )?{_any_of('limits')}))")
+_LIMITS = re.compile(_any_of('limits'))
+_COUNTED = re.compile(_any_of('limits') + '|' + _any_of('counted'))
+_SPENT = re.compile(_any_of('spent'))
+_SENTENCE_END = re.compile('[.!?;] |[。！；]')
+
+
+def _names_long_period(said, code=False):
+    """Whether a message or a code names such a limit. The first period near a limit decides; without one, what has a limit that is no
+    rate: "session limit"."""
+    text = re.sub('[-_]', ' ', said.lower())
+    limits = _COUNTED if code or _SPENT.search(text) else _LIMITS
+    owned, seen = False, 0
+    for found in _PERIODS.finditer(text):
+        if found['owner']:
+            owned = True
+        elif limits.search(_around(text, found.start(), found.end())):
+            return found['long'] is not None
+        else:
+            seen += 1
+            if seen == _MAX_PERIODS:
+                break
+    return owned
+
+
+def _around(text, start, end):
+    """Return what is near a part of a text, in the same sentence. A character that is cut fits no word."""
+    before = text[:start].encode(errors='surrogatepass')[-_NEAR_LIMIT:].decode(errors='replace')
+    after = text[end:].encode(errors='surrogatepass')[:_NEAR_LIMIT].decode(errors='replace')
+    return _SENTENCE_END.split(before)[-1] + text[start:end] + _SENTENCE_END.split(after)[0]
+
+
+# The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
+_EXCEPTIONS = {'badrequest': 400, 'unprocessableentity': 422, 'authentication': 401, 'permissiondenied': 403, 'notfound': 404, 'ratelimit': 429}
+_QUOTED_STATUS = re.compile(
+    r"""\b(?:code|status|status_code|statuscode|http_status|http)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b"""
+    rf"""|\blitellm\.({'|'.join(_EXCEPTIONS)})error\b""", re.ASCII)
+
+
+def _status_quoted(text):
+    """Return the only status of 400 to 499 that a message quotes, or 0. Those of 500 and more are mostly the gateway's own, and what
+    went wrong with a fallback says nothing about the request."""
+    words = _plain(text).lower().split('error doing the fallback')[0]
+    found = itertools.islice(_QUOTED_STATUS.finditer(words), 16)
+    refused = {status for status in (int(f[1] or _EXCEPTIONS[f[2]]) for f in found) if status < 500}
+    return refused.pop() if len(refused) == 1 else 0
 
 
 _QUOTED = re.compile(r"""(\w+)["'] *: *(["'])(.*?)\2""", re.ASCII)

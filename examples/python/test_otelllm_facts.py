@@ -356,6 +356,21 @@ class Reading(Case):
         self.assertNotIn('CANARY', span.raw)
         self.assertNotIn('credit', span.raw)
 
+    def test_a_limit_of_a_long_period_and_a_status_that_a_gateway_quotes(self):
+        for status, message, kind, headers in (
+                (429, 'You have reached your monthly usage limit', 'quota_exhausted', {}),
+                (429, 'You have reached your monthly usage limit', 'rate_limited', {'retry-after': '600'}),  # its window slides
+                (429, 'Limit of 60 requests per minute; the daily limit is 1000', 'rate_limited', {}),  # the first period decides
+                (404, 'You have reached your monthly usage limit', 'not_found', {}),
+                (429, 'Your weekly limit \ud800', 'quota_exhausted', {}),  # half a character
+                (503, "litellm.BadRequestError: Error code: 400 - {'error': 'x'}", 'invalid_request', {}),
+                (503, 'openai: HTTP 400; azure: HTTP 404', 'overloaded', {}),  # several say nothing
+                (429, 'Error code: 400', 'rate_limited', {})):
+            with self.subTest(status=status, message=message, headers=headers):
+                self.spans.clear()
+                post(client([json.dumps({'error': {'message': message}}).encode()], status=status, type='application/json', headers=headers))
+                self.assertEqual(self.one()['llm.provider_error.kind'], kind)
+
     def test_causes_before_the_response(self):
         def of(kind, cause=None):
             error = kind('CANARY')

@@ -60,7 +60,7 @@ func TestErrorsInPython(t *testing.T) {
 }
 
 func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
-	answers := slices.Concat(catalogueAnswers(t), otherAnswers())
+	answers := slices.Concat(catalogueAnswers(t), otherAnswers(), periodAnswers(t), quotingAnswers())
 	file := filepath.Join(t.TempDir(), "answers.json")
 	list, err := json.Marshal(answers)
 	require.NoError(t, err)
@@ -208,6 +208,74 @@ func otherAnswers() (answers []answer) {
 			`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"`+input+`"}}`,
 			`{"type":"content_block_stop","index":1}`,
 			`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":5}}`, `{"type":"message_stop"}`)
+	}
+	return answers
+}
+
+// periodAnswers returns refusals with each word of periods.yaml, in a message and in a code, near and
+// not near a limit.
+func periodAnswers(t *testing.T) (answers []answer) {
+	file, err := os.ReadFile(filepath.Join(built.Root(t), "otelllm", "internal", "catalogue", "periods.yaml"))
+	require.NoError(t, err)
+	var lists map[string][]string
+	require.NoError(t, yaml.Unmarshal(file, &lists))
+	texts := []string{
+		"tokens per minute (TPM) limit exceeded; the daily limit is 5", "Your daily token count is fine. A limit was hit",
+		"daily " + strings.Repeat("x ", 21) + "limit", "daily " + strings.Repeat("x ", 21) + " limit", "daily " + strings.Repeat("x ", 21) + "a limit",
+		"limit " + strings.Repeat("限", 15) + " daily", "limit " + strings.Repeat("限", 16) + " daily",
+		strings.Repeat("every day ", 15) + strings.Repeat("x", 60) + " weekly limit", strings.Repeat("every day ", 16) + strings.Repeat("x", 60) + " weekly limit",
+		"15 hours 5h limit", "x5h limit", "1.5h quota", "user_weekly-rate", "usage_limit_reached_monthly_2",
+	}
+	for list, words := range lists {
+		for _, word := range words {
+			word = strings.ReplaceAll(word, "#", "15")
+			for _, form := range map[string][]string{
+				"long":    {"Your %s limit", "You have used all tokens %s", "x%s limit", "%sx limit", "%s limit, 5 per minute", "quota: %s。限制"},
+				"short":   {"Your %s limit", "quota %s, and a daily limit", "x%s limit of a week"},
+				"limits":  {"The %ss of this month", "per day: 5%s", "session %s", "plan usage %s", "weekly; %s"},
+				"counted": {"All %s of today", "All %s of today reached", "weekly_%s"},
+				"spent":   {"%s the messages of this week", "x%s the messages of this week"},
+				"owners":  {"Your %s limit", "Your %s usage quota", "Your %s usage", "Your %s usage ", "Your %s", "x%s limit", "%s and limit", "限制 %s 上限"},
+			}[list] {
+				texts = append(texts, fmt.Sprintf(form, word))
+			}
+		}
+	}
+	for _, text := range texts {
+		for _, said := range []map[string]string{{"message": text}, {"code": strings.ReplaceAll(text, " ", "_")}} {
+			body, err := json.Marshal(map[string]any{"error": said})
+			require.NoError(t, err)
+			for _, status := range []int{429, 404} {
+				answers = append(answers, answer{text, false, "/v1/messages", requests["/v1/messages"], status, map[string]string{"Content-Type": "application/json"}, string(body)})
+			}
+		}
+	}
+	for _, after := range []string{"0", "600", "601"} { // a window that slides passes
+		answers = append(answers, answer{"a wait of " + after, false, "/v1/messages", requests["/v1/messages"], 429, map[string]string{"Retry-After": after}, "Your weekly limit"})
+	}
+	return answers
+}
+
+// quotingAnswers returns answers of gateways that quote the status of a provider.
+func quotingAnswers() (answers []answer) {
+	for _, said := range []string{
+		"Error code: 400", "HTTP 429", "status of 403", "'status': '404'", `"status_code":"422"`, "code (401)", "http=413", "error 400", "4001", "code 4001", "code: 502",
+		"code 400, code 400", "code 400, code 404", "code 400, code 502", "code 400; error doing the fallback: code 404",
+		"litellm.BadRequestError", "litellm.UnprocessableEntityError", "litellm.AuthenticationError", "litellm.PermissionDeniedError", "litellm.NotFoundError",
+		"litellm.RateLimitError", "litellm.RateLimitError, code 429", "litellm.RateLimitError, code 400", "litellm.Timeouterror", "xlitellm.RateLimitError", "错误code: 400错误",
+		strings.Repeat("code: 502 ", 15) + "code: 400", strings.Repeat("code: 502 ", 16) + "code: 400",
+	} {
+		for _, body := range []map[string]any{
+			{"error": map[string]any{"message": said}},
+			{"error": map[string]any{"message": said, "type": "server_error"}},
+			{"error": map[string]any{"message": "a", "metadata": map[string]any{"raw": said}}},
+			{"message": "a", "detail": said, "code": 503},
+		} {
+			for _, status := range []int{200, 402, 429, 500, 503} {
+				text, _ := json.Marshal(body)
+				answers = append(answers, answer{said, false, "/v1/messages", requests["/v1/messages"], status, map[string]string{"Content-Type": "application/json"}, string(text)})
+			}
+		}
 	}
 	return answers
 }

@@ -93,6 +93,7 @@ func TestLongPeriod(t *testing.T) {
 		"quota " + strings.Repeat("x", 100) + " per day":       false, // too far
 		"每分钟请求次数超过限制":                                          false,
 		"mondaily limits, daylimit, 5hlimit":                   false, // not words
+		"you have used your plan usage ":                       false, // nothing follows
 	} {
 		assert.Equal(t, want, slices.Contains(FindPhrases(nil, []byte(text)), LongPeriod), text)
 	}
@@ -193,6 +194,7 @@ func TestQuotedNames(t *testing.T) {
 // catalogue does not know.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"error":{"code":"insufficient_quota","message":"prompt is too long"}}`))
+	f.Add([]byte("60 requests per minute exceeded. Your plan usage limit is 5 hours, error code: 429"))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if n := len(FindPhrases(nil, message)); n > MaxPhrases {
 			t.Fatal(n)

@@ -46,6 +46,9 @@ func listOf(whole bool, lists ...[]string) *wordList {
 // at returns the end of the listed word that begins at i of a text, or -1. One of letters
 // begins where a word of the text does.
 func (l *wordList) at(text string, i int) int {
+	if i == len(text) {
+		return -1
+	}
 	first := text[i]
 	if isAlnum(first) && i > 0 && isAlnum(text[i-1]) {
 		return -1
@@ -141,8 +144,7 @@ func longPeriod(text string, code bool) bool {
 		}
 		if end := words.owners.at(text, i); end >= 0 {
 			after := strings.TrimPrefix(text[end:], " ")
-			owned = owned || after != "" && words.limits.at(after, 0) >= 0 ||
-				strings.HasPrefix(after, "usage ") && words.limits.at(after, len("usage ")) >= 0
+			owned = owned || words.limits.at(after, 0) >= 0 || words.limits.at(strings.TrimPrefix(after, "usage "), 0) >= 0
 		}
 	}
 	return owned

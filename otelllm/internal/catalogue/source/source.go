@@ -116,8 +116,8 @@ func LoadPeriods(dir string) (p Periods, err error) {
 			problems = append(problems, errors.New("a list of words for limits of a long period is empty"))
 		}
 		for _, word := range list {
-			if word == "" || word != strings.ToLower(word) || strings.ContainsAny(word, "-_") || seen[word] {
-				problems = append(problems, fmt.Errorf("the word %q is unique and in lower case, with blanks", word))
+			if word == "" || word != strings.ToLower(word) || strings.ContainsAny(word, "-_") || word != regexp.QuoteMeta(word) || seen[word] {
+				problems = append(problems, fmt.Errorf("the word %q is unique and in lower case, with blanks, and no sign of it has a meaning in an expression", word))
 			}
 			seen[word] = true
 		}

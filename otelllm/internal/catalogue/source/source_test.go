@@ -72,7 +72,7 @@ func TestLoadIntermediaries(t *testing.T) {
 func TestLoadPeriodsRefuses(t *testing.T) {
 	const rest = "short: [b]\nlimits: [c]\ncounted: [d]\nspent: [e]\nowners: [f]\n"
 	for long, problem := range map[string]string{
-		"[a]": "", "[]": "empty", "[Daily]": "lower case", "[per-day]": "blanks", "[a, a]": "unique", "[b]": "unique",
+		"[a]": "", "[]": "empty", "[Daily]": "lower case", "[per-day]": "blanks", "[a.]": "expression", "[a, a]": "unique", "[b]": "unique",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, periodsFile), []byte("long: "+long+"\n"+rest), 0o600))

@@ -47,8 +47,8 @@ func run(dir, docs, helpers string) error {
 	rules := rulesOf(entries)
 	files := map[string][]byte{
 		filepath.Join(docs, "provider-errors.md"):                page(entries, finishes, &periods),
-		filepath.Join(helpers, "node", "otelllm-catalogue.mjs"):  nodeTables(rules, finishes, inFront),
-		filepath.Join(helpers, "python", "otelllm_catalogue.py"): pythonTables(rules, finishes, inFront),
+		filepath.Join(helpers, "node", "otelllm-catalogue.mjs"):  nodeTables(rules, finishes, inFront, &periods),
+		filepath.Join(helpers, "python", "otelllm_catalogue.py"): pythonTables(rules, finishes, inFront, &periods),
 	}
 	for name, tables := range map[string][]byte{
 		"errors_generated.go":         errorTables(rules),
@@ -223,26 +223,36 @@ func ruleOf(e *source.Entry, by string) string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// periodTables returns the lists of words for limits of a long period, in each the longest
-// first: an expression takes the first that fits.
+// periodList is a list of words for limits of a long period.
+type periodList struct {
+	name, doc string
+	words     []string // the longest first: the first that fits is taken
+}
+
+func periodLists(p *source.Periods) []periodList {
+	lists := []periodList{
+		{"long", "are periods longer than minutes", p.Long},
+		{"short", "are periods of minutes or seconds", p.Short},
+		{"limits", "are what is limited, by its beginning", p.Limits},
+		{"counted", "are what is counted, by its beginning", p.Counted},
+		{"spent", "say that there is no more, by their beginning", p.Spent},
+		{"owners", "are what has a limit that is no rate", p.Owners},
+	}
+	for i := range lists {
+		lists[i].words = slices.Clone(lists[i].words)
+		slices.SortStableFunc(lists[i].words, func(a, b string) int { return len(b) - len(a) })
+	}
+	return lists
+}
+
+// periodTables returns the lists of words for limits of a long period.
 func periodTables(p *source.Periods) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, header, "periods.yaml")
-	for _, list := range [...]struct {
-		name, doc string
-		words     []string
-	}{
-		{"Long", "are periods longer than minutes", p.Long},
-		{"Short", "are periods of minutes or seconds", p.Short},
-		{"Limits", "are what is limited, by its beginning", p.Limits},
-		{"Counted", "are what is counted, by its beginning", p.Counted},
-		{"Spent", "say that there is no more, by their beginning", p.Spent},
-		{"Owners", "are what has a limit that is no rate", p.Owners},
-	} {
-		words := slices.Clone(list.words)
-		slices.SortStableFunc(words, func(a, b string) int { return len(b) - len(a) })
-		fmt.Fprintf(&b, "// periods%s %s.\nvar periods%s = [...]string{\n", list.name, list.doc, list.name)
-		for _, word := range words {
+	for _, list := range periodLists(p) {
+		name := camel(list.name)
+		fmt.Fprintf(&b, "// periods%s %s.\nvar periods%s = [...]string{\n", name, list.doc, name)
+		for _, word := range list.words {
 			fmt.Fprintf(&b, "%q,\n", word)
 		}
 		b.WriteString("}\n\n")
