@@ -76,7 +76,8 @@ type Decoder struct {
 	skipping bool // the pending event was dropped: everything is ignored up to its blank line
 	cut      bool // the beginning of the current line was dropped
 	stray    bool // the last line was a stray one
-	foreign  bool // see Foreign
+	hasField bool // a line was a field
+	foreign  bool // a line before the first field was neither a comment nor an object
 	afterCR  bool // the last byte was \r: a \n that follows belongs to the same line end
 	stopped  bool
 	bom      int8 // number of bytes of a byte order mark that have matched; -1 after the start of the stream
@@ -173,7 +174,7 @@ func (d *Decoder) lines(p []byte) {
 func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
 		if n := d.sink.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
-			d.stray = false
+			d.stray, d.hasField = false, true
 			at += n
 			continue
 		}
@@ -198,7 +199,7 @@ func (d *Decoder) plain(p []byte, at int) int {
 			return at // a \r also ends a line
 		}
 		ev.Data = p[i+len("data: ") : i+n]
-		d.stray = false
+		d.stray, d.hasField = false, true
 		d.sink.Event(ev)
 		at = i + n + 2
 	}
@@ -260,7 +261,11 @@ func (d *Decoder) take(line []byte) {
 		}
 		d.stray = false
 	}
-	d.foreign = d.foreign || !mayBeField(line) && line[0] != '{'
+	if isField, may := fieldName(line); isField {
+		d.hasField = true
+	} else if !may && line[0] != '{' {
+		d.foreign = d.foreign || !d.hasField
+	}
 	switch line[0] {
 	case ':':
 		d.sink.Comment()
@@ -284,21 +289,21 @@ func (d *Decoder) take(line []byte) {
 // fields are the fields of an event stream, and the one in which llama.cpp reports an error.
 var fields = [...]string{"data", "event", "id", "retry", "error"}
 
-// mayBeField reports whether a line is a comment or a field, or the beginning of one that was cut
-// within its name.
-func mayBeField(line []byte) bool {
-	name, _, _ := bytes.Cut(bytes.TrimLeft(line, " \t"), []byte{':'})
+// fieldName reports whether a line is a field, and whether it may be one, a comment, or the
+// beginning of a field that was cut within its name.
+func fieldName(line []byte) (is, may bool) {
+	name, _, colon := bytes.Cut(bytes.TrimLeft(line, " \t"), []byte{':'})
 	for _, field := range fields {
 		if len(name) <= len(field) && string(name) == field[:len(name)] {
-			return true
+			return colon && len(name) == len(field), true
 		}
 	}
-	return false
+	return false, false
 }
 
-// Foreign reports whether a line was neither a field nor a comment nor an object. Readers of
-// event streams ignore such a line. A stream without any event that has one is something else,
-// such as a text, or compressed data that nothing announced.
+// Foreign reports whether the body begins with a line that is neither a field nor a comment nor
+// an object. Readers of event streams ignore such a line. The body is something else, such as a
+// text, or compressed data that nothing announced.
 func (d *Decoder) Foreign() bool { return d.foreign }
 
 // size is the length of the pending event.
@@ -480,7 +485,7 @@ func (d *Decoder) tooLong(first byte) {
 		d.line = carry.Reset(d.line)
 		d.sink.Dropped(true)
 	default: // it is not a field: readers ignore it, however long it is
-		d.foreign = true
+		d.foreign = d.foreign || !d.hasField
 		d.line = carry.Reset(d.line)
 	}
 }

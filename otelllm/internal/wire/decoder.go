@@ -268,8 +268,9 @@ func (d *bodyDecoder) flush() {
 	case framed:
 		d.frames.Close()
 		d.strayed()
-		if st := d.state; st.Events == 0 && st.Err == nil && st.Violation == semconv.TransportCauseUnset && d.frames.Foreign() {
-			st.Unread, st.GaveUp = true, true // it is no event stream
+		if st := d.state; d.frames.Foreign() && d.sniff.violation == semconv.TransportCauseUnset {
+			// Without any event it is no event stream.
+			st.Unread, st.GaveUp = true, st.Events == 0 && st.Err == nil && st.Violation == semconv.TransportCauseUnset
 		}
 	case whole:
 		// A document that has not closed was cut. It never reached the application, so it

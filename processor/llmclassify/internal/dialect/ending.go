@@ -95,7 +95,6 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 		e.input = count(v)
 	case string(otelsemconv.GenAIUsageOutputTokensKey):
 		e.output = count(v)
-		r.OutputTokens = e.output
 	case keyReasoningTokens:
 		e.reasoning = count(v)
 	case string(otelsemconv.GenAIOutputMessagesKey):
