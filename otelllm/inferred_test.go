@@ -452,12 +452,12 @@ func TestInferredShutdownAfterTheAnswer(t *testing.T) {
 	for _, repeats := range []bool{false, true} {
 		r := newRecorder(t)
 		i := inferring(r, time.Minute, WithInferredRuns(InferredRuns{OneAgent: true}))
-		begun := make(chan struct{})
+		begun, shut := make(chan struct{}), make(chan struct{})
 		s := script{answers: []func(http.ResponseWriter){streamed(words.text), func(w http.ResponseWriter) {
 			streamed(words.text[:20])(w)
 			_ = http.NewResponseController(w).Flush()
 			close(begun)
-			time.Sleep(50 * time.Millisecond) // until it is shut down
+			<-shut
 		}}}
 		url, rt := s.start(t)+words.path, i.NewTransport(base(t))
 		_, err := call(t.Context(), rt, url, words.body("fix it", 0, ""))
@@ -474,6 +474,7 @@ func TestInferredShutdownAfterTheAnswer(t *testing.T) {
 			close(ended)
 		}
 		require.NoError(t, i.Shutdown(t.Context()))
+		close(shut)
 		<-ended
 		run := r.runs(t, 1)[0]
 		if repeats {

@@ -26,6 +26,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // answer is an answer of a model server, as answers.mjs and answers.py read it, and the
@@ -79,15 +80,15 @@ func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
 		var recorded map[string]any
 		require.NoError(t, json.Unmarshal([]byte(lines[i]), &recorded))
 		want, got := compared(factsInGo(t, &answers[i])), compared(recorded)
-		if after, ok := want["llm.retry.after"].(float64); ok {
+		if after, ok := want[string(semconv.RetryAfterKey)].(float64); ok {
 			// A wait until a moment: the clock goes on between the answers.
-			assert.InDelta(t, after, got["llm.retry.after"], 120, "%s: %s", answers[i].name, answers[i].Body)
+			assert.InDelta(t, after, got[string(semconv.RetryAfterKey)], 120, "%s: %s", answers[i].name, answers[i].Body)
 			if after > 1000 {
-				got["llm.retry.after"] = after
+				got[string(semconv.RetryAfterKey)] = after
 			}
 		}
-		if want["llm.provider_error.kind"] == nil && answers[i].ofCatalogue { // no error in the form of this protocol
-			assert.Nil(t, got["llm.provider_error.kind"], "%s: %s", answers[i].name, answers[i].Body)
+		if want[string(semconv.ProviderErrorKindKey)] == nil && answers[i].ofCatalogue { // no error in the form of this protocol
+			assert.Nil(t, got[string(semconv.ProviderErrorKindKey)], "%s: %s", answers[i].name, answers[i].Body)
 			continue
 		}
 		errors++

@@ -235,8 +235,13 @@ func NamesCause(name string) bool {
 // IntermediaryServer reports whether a value of the header Server is that of a server in front of
 // a provider. Providers are behind them, too.
 func IntermediaryServer(value string) bool {
+	return intermediaryServers[serverName(value)]
+}
+
+// serverName returns the product in a value of the header Server, as the catalogue has it.
+func serverName(value string) string {
 	name, _, _ := strings.Cut(value, "/")
-	return intermediaryServers[normalName(name)]
+	return normalName(name)
 }
 
 // IntermediaryStatus reports whether only a server in front of a provider has a status.
@@ -301,8 +306,7 @@ func statusCode(code string) (int, bool) {
 // made itself, by the value of its header Server, by its other headers, or by the text of its body, in
 // lower case. It counts for a response that does not have the form of a provider's error.
 func IntermediaryAnswer(server string, header func(name string) string, text string) bool {
-	name, _, _ := strings.Cut(server, "/")
-	if ownServers[normalName(name)] {
+	if ownServers[serverName(server)] {
 		return true
 	}
 	for _, name := range ownHeaders {

@@ -65,7 +65,6 @@ type run struct {
 
 	// Everything below is guarded by Runs.mu.
 	pending int              // requests that have not ended
-	settled bool             // it has its answer, and only waits for a repetition
 	newest  *kinship.Request // a run ends as this one does
 	last    lastRequest
 }
@@ -136,8 +135,7 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 		k.Run.Data = q.run
 		over = append(over, r.endings(r.tracker.Keep(k.Run, runBytes+agentrun.MinBytes))...)
 	}
-	if q.run.settled {
-		q.run.settled = false
+	if q.run.Run != nil {
 		q.run.Unsettle()
 	}
 	q.run.pending++

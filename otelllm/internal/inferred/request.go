@@ -136,7 +136,7 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 	over := r.tracker.End(now, q.kin, answer)
 	if o.Run != nil {
 		over = append(over, r.tracker.Keep(q.kin.Run, runBytes+o.Bytes())...)
-		if o.settled = q.kin.Run.Answered(); o.settled {
+		if q.kin.Run.Answered() {
 			o.Settle(agentrun.InferredEnd{At: o.last.end, By: semconv.RunEndAnswer, Repeated: q.kin.Run.Repeated()})
 		}
 	}

@@ -261,10 +261,10 @@ func (d *Decoder) take(line []byte) {
 		}
 		d.stray = false
 	}
-	if isField, may := fieldName(line); isField {
-		d.hasField = true
-	} else if !may && line[0] != '{' {
-		d.foreign = d.foreign || !d.hasField
+	if !d.hasField {
+		is, may := fieldName(line)
+		d.hasField = is
+		d.foreign = d.foreign || !may && line[0] != '{'
 	}
 	switch line[0] {
 	case ':':

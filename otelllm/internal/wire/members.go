@@ -19,10 +19,8 @@ type namesOf struct{ source, names string }
 func knownMembers(lists ...[]namesOf) members {
 	m := members{}
 	for _, part := range lists {
-		for _, l := range part {
-			for name := range strings.FieldsSeq(l.names) {
-				m[name] = offering[name]
-			}
+		for _, name := range fieldsOf(part) {
+			m[name] = offering[name]
 		}
 	}
 	return m
