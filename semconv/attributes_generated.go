@@ -169,9 +169,10 @@ const (
 	// "llm.provider_error.intermediary". Whether the error does not come from the
 	// provider but from something in front of it.
 	//
-	// A proxy, a gateway, a load balancer or a CDN. Set if the response does not
-	// have the form of a provider's error and its headers, its status or its words
-	// are those of such a server; absent otherwise.
+	// A proxy, a gateway, a load balancer or a CDN. Set if the error has a type
+	// that only such a server writes, or if the response does not have the form of
+	// a provider's error and its headers, its status or its words are those of
+	// such a server; absent otherwise.
 	//
 	// Type: boolean. Written by the client.
 	ProviderErrorIntermediaryKey = attribute.Key("llm.provider_error.intermediary")
@@ -247,6 +248,106 @@ const (
 	// Type: string[]. Written by the processor.
 	HistoryMissingOutputsKey = attribute.Key("llm.history.missing_outputs")
 
+	// ResumeSendKey is the key of "llm.resume.send". What to send to the model to
+	// go on.
+	//
+	// Type: enum [ResumeSend]. Written by the processor.
+	ResumeSendKey = attribute.Key("llm.resume.send")
+
+	// ResumeAskKey is the key of "llm.resume.ask". Why a person has to decide
+	// before anything is sent.
+	//
+	// Absent if no person has to be asked. With llm.resume.send nothing it is the
+	// reason why sending more cannot help.
+	//
+	// Type: enum [RetryReason]. Written by the processor.
+	ResumeAskKey = attribute.Key("llm.resume.ask")
+
+	// ResumeWaitKey is the key of "llm.resume.wait". How long the provider asked
+	// to wait before anything is sent.
+	//
+	// In seconds. Absent if it did not ask.
+	//
+	// Type: double, s. Written by the processor.
+	ResumeWaitKey = attribute.Key("llm.resume.wait")
+
+	// ResumeMoreKey is the key of "llm.resume.more". Calls that are not listed may
+	// have run, other than those whose outputs the model received.
+	//
+	// Written only if it is true.
+	//
+	// Type: boolean. Written by the processor.
+	ResumeMoreKey = attribute.Key("llm.resume.more")
+
+	// ResumeRanIDsKey is the key of "llm.resume.ran.ids". Ids of the tool calls
+	// that ran to an output or an error, one entry for each execution.
+	//
+	// At most 64 entries of at most 256 bytes, the newest. An entry is empty for a
+	// call without a known id.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeRanIDsKey = attribute.Key("llm.resume.ran.ids")
+
+	// ResumeRanNamesKey is the key of "llm.resume.ran.names". Names of the tools
+	// of the calls that ran.
+	//
+	// In the order of llm.resume.ran.ids, of the same length. An entry is empty
+	// for a name that is not known or may not be shown; left out if all are. At
+	// most 64 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeRanNamesKey = attribute.Key("llm.resume.ran.names")
+
+	// ResumeRanOutputsKey is the key of "llm.resume.ran.outputs". What became of
+	// the outputs of the calls that ran.
+	//
+	// In the order of llm.resume.ran.ids, of the same length: delivered (the model
+	// received it), kept (it exists and is still to be sent) or lost (it did not
+	// reach the model, and nothing shows that the application still has it). At
+	// most 64 entries of at most 9 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeRanOutputsKey = attribute.Key("llm.resume.ran.outputs")
+
+	// ResumeMayHaveRunIDsKey is the key of "llm.resume.may_have_run.ids". Ids of
+	// the tool calls that may have run, to be checked before they are called
+	// again.
+	//
+	// At most 64 entries of at most 256 bytes, the newest. An entry is empty for a
+	// call without a known id.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeMayHaveRunIDsKey = attribute.Key("llm.resume.may_have_run.ids")
+
+	// ResumeMayHaveRunNamesKey is the key of "llm.resume.may_have_run.names".
+	// Names of the tools of the calls that may have run.
+	//
+	// In the order of llm.resume.may_have_run.ids, of the same length. An entry is
+	// empty for a name that is not known or may not be shown; left out if all are.
+	// At most 64 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeMayHaveRunNamesKey = attribute.Key("llm.resume.may_have_run.names")
+
+	// ResumeNeverRanIDsKey is the key of "llm.resume.never_ran.ids". Ids of the
+	// tool calls that are known not to have run.
+	//
+	// At most 64 entries of at most 256 bytes. An entry is empty for a call
+	// without a known id.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeNeverRanIDsKey = attribute.Key("llm.resume.never_ran.ids")
+
+	// ResumeNeverRanNamesKey is the key of "llm.resume.never_ran.names". Names of
+	// the tools of the calls that are known not to have run.
+	//
+	// In the order of llm.resume.never_ran.ids, of the same length. An entry is
+	// empty for a name that is not known or may not be shown; left out if all are.
+	// At most 64 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	ResumeNeverRanNamesKey = attribute.Key("llm.resume.never_ran.names")
+
 	// RetryAfterKey is the key of "llm.retry.after". How long the provider asks to
 	// wait before the next attempt.
 	//
@@ -255,6 +356,20 @@ const (
 	//
 	// Type: double, s. Written by the client.
 	RetryAfterKey = attribute.Key("llm.retry.after")
+
+	// RetryWaitKey is the key of "llm.retry.wait". How long a retry loop waits
+	// before the next attempt.
+	//
+	// In seconds. Never shorter than what the provider asked for.
+	//
+	// Type: double, s. Written by the client.
+	RetryWaitKey = attribute.Key("llm.retry.wait")
+
+	// RetryDecisionKey is the key of "llm.retry.decision". What a retry loop
+	// decided after an attempt that failed.
+	//
+	// Type: enum [RetryDecision]. Written by the client.
+	RetryDecisionKey = attribute.Key("llm.retry.decision")
 
 	// RetrySafetyKey is the key of "llm.retry.safety". Whether a retry is safe.
 	//
@@ -312,7 +427,8 @@ const (
 	// Type: boolean. Written by the client.
 	RunInferredKey = attribute.Key("llm.run.inferred")
 
-	// RunEndKey is the key of "llm.run.end". By what an inferred run is over.
+	// RunEndKey is the key of "llm.run.end". By what a run is over that was
+	// inferred from its requests, or read from a session file.
 	//
 	// Type: enum [RunEnd]. Written by the client.
 	RunEndKey = attribute.Key("llm.run.end")
@@ -647,6 +763,8 @@ const (
 	ProviderErrorCodeMaxBytes = 80
 	// RequestIDMaxBytes bounds "llm.request.id", in bytes.
 	RequestIDMaxBytes = 128
+	// ResumeRanOutputsMaxBytes bounds "llm.resume.ran.outputs", in bytes.
+	ResumeRanOutputsMaxBytes = 9
 	// RunIDMaxBytes bounds "llm.run.id", in bytes.
 	RunIDMaxBytes = 16
 	// RunTimelineMaxItems bounds "llm.run.timeline", in entries.
@@ -830,10 +948,88 @@ func HistoryMissingOutputs(val ...string) attribute.KeyValue {
 	return HistoryMissingOutputsKey.StringSlice(val)
 }
 
+// ResumeSendAttr is the attribute "llm.resume.send". What to send to the model
+// to go on.
+func ResumeSendAttr(val ResumeSend) attribute.KeyValue {
+	return ResumeSendKey.String(val.String())
+}
+
+// ResumeAsk is the attribute "llm.resume.ask". Why a person has to decide
+// before anything is sent.
+func ResumeAsk(val RetryReason) attribute.KeyValue {
+	return ResumeAskKey.String(val.String())
+}
+
+// ResumeWait is the attribute "llm.resume.wait". How long the provider asked to
+// wait before anything is sent.
+func ResumeWait(val float64) attribute.KeyValue {
+	return ResumeWaitKey.Float64(val)
+}
+
+// ResumeMore is the attribute "llm.resume.more". Calls that are not listed may
+// have run, other than those whose outputs the model received.
+func ResumeMore(val bool) attribute.KeyValue {
+	return ResumeMoreKey.Bool(val)
+}
+
+// ResumeRanIDs is the attribute "llm.resume.ran.ids". Ids of the tool calls
+// that ran to an output or an error, one entry for each execution.
+func ResumeRanIDs(val ...string) attribute.KeyValue {
+	return ResumeRanIDsKey.StringSlice(val)
+}
+
+// ResumeRanNames is the attribute "llm.resume.ran.names". Names of the tools of
+// the calls that ran.
+func ResumeRanNames(val ...string) attribute.KeyValue {
+	return ResumeRanNamesKey.StringSlice(val)
+}
+
+// ResumeRanOutputs is the attribute "llm.resume.ran.outputs". What became of
+// the outputs of the calls that ran.
+func ResumeRanOutputs(val ...string) attribute.KeyValue {
+	return ResumeRanOutputsKey.StringSlice(val)
+}
+
+// ResumeMayHaveRunIDs is the attribute "llm.resume.may_have_run.ids". Ids of
+// the tool calls that may have run, to be checked before they are called again.
+func ResumeMayHaveRunIDs(val ...string) attribute.KeyValue {
+	return ResumeMayHaveRunIDsKey.StringSlice(val)
+}
+
+// ResumeMayHaveRunNames is the attribute "llm.resume.may_have_run.names". Names
+// of the tools of the calls that may have run.
+func ResumeMayHaveRunNames(val ...string) attribute.KeyValue {
+	return ResumeMayHaveRunNamesKey.StringSlice(val)
+}
+
+// ResumeNeverRanIDs is the attribute "llm.resume.never_ran.ids". Ids of the
+// tool calls that are known not to have run.
+func ResumeNeverRanIDs(val ...string) attribute.KeyValue {
+	return ResumeNeverRanIDsKey.StringSlice(val)
+}
+
+// ResumeNeverRanNames is the attribute "llm.resume.never_ran.names". Names of
+// the tools of the calls that are known not to have run.
+func ResumeNeverRanNames(val ...string) attribute.KeyValue {
+	return ResumeNeverRanNamesKey.StringSlice(val)
+}
+
 // RetryAfter is the attribute "llm.retry.after". How long the provider asks to
 // wait before the next attempt.
 func RetryAfter(val float64) attribute.KeyValue {
 	return RetryAfterKey.Float64(val)
+}
+
+// RetryWait is the attribute "llm.retry.wait". How long a retry loop waits
+// before the next attempt.
+func RetryWait(val float64) attribute.KeyValue {
+	return RetryWaitKey.Float64(val)
+}
+
+// RetryDecisionAttr is the attribute "llm.retry.decision". What a retry loop
+// decided after an attempt that failed.
+func RetryDecisionAttr(val RetryDecision) attribute.KeyValue {
+	return RetryDecisionKey.String(val.String())
 }
 
 // RetrySafetyAttr is the attribute "llm.retry.safety". Whether a retry is safe.
@@ -871,7 +1067,8 @@ func RunInferred(val bool) attribute.KeyValue {
 	return RunInferredKey.Bool(val)
 }
 
-// RunEndAttr is the attribute "llm.run.end". By what an inferred run is over.
+// RunEndAttr is the attribute "llm.run.end". By what a run is over that was
+// inferred from its requests, or read from a session file.
 func RunEndAttr(val RunEnd) attribute.KeyValue {
 	return RunEndKey.String(val.String())
 }

@@ -10,7 +10,7 @@
 // the last one with gen_ai.*. The GenAI conventions have a repository of their own since,
 // and a release, 0.1.0. The names that they change, such as cache_creation to cache_write,
 // are listed in docs/semconv-proposal.md: they are read from spans of others in both forms,
-// and written as in 1.41.0.
+// and written as in 1.41.0, or as in 0.1.0 if OTEL_SEMCONV_STABILITY_OPT_IN asks for it.
 //
 // A constructor has the name of its key without Key. If an enum type already has that
 // name, the constructor's name ends in Attr: [StreamEnd] is the type, [StreamEndAttr]

@@ -557,6 +557,9 @@ const (
 	// CauseMissingChildren is "missing_children". Requests or tools that the run
 	// announced never arrived.
 	CauseMissingChildren
+	// CauseProcessDied is "process_died". The agent's process was killed or
+	// crashed before it ended the run.
+	CauseProcessDied
 	// CauseUnknown is "unknown". Not known.
 	CauseUnknown
 )
@@ -632,6 +635,7 @@ var causeNames = [...]string{
 	"run_error",
 	"missing_end",
 	"missing_children",
+	"process_died",
 	"unknown",
 }
 
@@ -786,6 +790,8 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseMissingEnd, true
 	case "missing_children":
 		return CauseMissingChildren, true
+	case "process_died":
+		return CauseProcessDied, true
 	case "unknown":
 		return CauseUnknown, true
 	default:
@@ -865,6 +871,7 @@ func CauseValues() []Cause {
 		CauseRunError,
 		CauseMissingEnd,
 		CauseMissingChildren,
+		CauseProcessDied,
 		CauseUnknown,
 	}
 }
@@ -1455,65 +1462,74 @@ func ProviderErrorHistoryValues() []ProviderErrorHistory {
 	}
 }
 
-// RetrySafety is the value of "llm.retry.safety": Whether a retry is safe. Its
-// zero value, RetrySafetyUnset, stands for an attribute that is absent.
-type RetrySafety uint8
+// ResumeSend is the value of "llm.resume.send": What to send to the model to go
+// on. Its zero value, ResumeSendUnset, stands for an attribute that is absent.
+type ResumeSend uint8
 
-// The values of [RetrySafety].
+// The values of [ResumeSend].
 const (
-	RetrySafetyUnset RetrySafety = iota
-	// RetrySafetySafeAutoRetry is "safe_auto_retry". A program may retry without
-	// asking.
-	RetrySafetySafeAutoRetry
-	// RetrySafetyUserConfirmedRetry is "user_confirmed_retry". Ask the user before
-	// a retry.
-	RetrySafetyUserConfirmedRetry
-	// RetrySafetyNoRetry is "no_retry". Do not retry.
-	RetrySafetyNoRetry
+	ResumeSendUnset ResumeSend = iota
+	// ResumeSendAgain is "again". The same again, a request as it was or a run
+	// from its start.
+	ResumeSendAgain
+	// ResumeSendRest is "rest". The conversation with all outputs that exist. What
+	// ran is not called again.
+	ResumeSendRest
+	// ResumeSendRepairedHistory is "repaired_history". The conversation, once each
+	// call without an output has one that says what is known of it.
+	ResumeSendRepairedHistory
+	// ResumeSendNothing is "nothing". Nothing. The run needs nothing more, or
+	// sending more cannot help.
+	ResumeSendNothing
 )
 
-var retrySafetyNames = [...]string{
+var resumeSendNames = [...]string{
 	"",
-	"safe_auto_retry",
-	"user_confirmed_retry",
-	"no_retry",
+	"again",
+	"rest",
+	"repaired_history",
+	"nothing",
 }
 
 // String is the value as it stands in the attribute, empty when it is unset or
 // no value of the enum.
-func (v RetrySafety) String() string {
-	if int(v) < len(retrySafetyNames) {
-		return retrySafetyNames[v]
+func (v ResumeSend) String() string {
+	if int(v) < len(resumeSendNames) {
+		return resumeSendNames[v]
 	}
 	return ""
 }
 
-// ParseRetrySafety finds the value that an attribute holds. It is false for
+// ParseResumeSend finds the value that an attribute holds. It is false for
 // anything else, the empty string too.
-func ParseRetrySafety(s string) (RetrySafety, bool) {
+func ParseResumeSend(s string) (ResumeSend, bool) {
 	switch s {
-	case "safe_auto_retry":
-		return RetrySafetySafeAutoRetry, true
-	case "user_confirmed_retry":
-		return RetrySafetyUserConfirmedRetry, true
-	case "no_retry":
-		return RetrySafetyNoRetry, true
+	case "again":
+		return ResumeSendAgain, true
+	case "rest":
+		return ResumeSendRest, true
+	case "repaired_history":
+		return ResumeSendRepairedHistory, true
+	case "nothing":
+		return ResumeSendNothing, true
 	default:
-		return RetrySafetyUnset, false
+		return ResumeSendUnset, false
 	}
 }
 
-// RetrySafetyValues are all values in their order, without RetrySafetyUnset.
-func RetrySafetyValues() []RetrySafety {
-	return []RetrySafety{
-		RetrySafetySafeAutoRetry,
-		RetrySafetyUserConfirmedRetry,
-		RetrySafetyNoRetry,
+// ResumeSendValues are all values in their order, without ResumeSendUnset.
+func ResumeSendValues() []ResumeSend {
+	return []ResumeSend{
+		ResumeSendAgain,
+		ResumeSendRest,
+		ResumeSendRepairedHistory,
+		ResumeSendNothing,
 	}
 }
 
-// RetryReason is the value of "llm.retry.reason": What decided the safety of a
-// retry. Its zero value, RetryReasonUnset, stands for an attribute that is
+// RetryReason is the value of "llm.resume.ask": Why a person has to decide
+// before anything is sent. And of "llm.retry.reason": What decided the safety
+// of a retry. Its zero value, RetryReasonUnset, stands for an attribute that is
 // absent.
 type RetryReason uint8
 
@@ -1673,8 +1689,174 @@ func RetryReasonValues() []RetryReason {
 	}
 }
 
-// RunEnd is the value of "llm.run.end": By what an inferred run is over. Its
-// zero value, RunEndUnset, stands for an attribute that is absent.
+// RetryDecision is the value of "llm.retry.decision": What a retry loop decided
+// after an attempt that failed. Its zero value, RetryDecisionUnset, stands for
+// an attribute that is absent.
+type RetryDecision uint8
+
+// The values of [RetryDecision].
+const (
+	RetryDecisionUnset RetryDecision = iota
+	// RetryDecisionAgain is "again". It tries again, because that is safe.
+	RetryDecisionAgain
+	// RetryDecisionConfirmed is "confirmed". It tries again, because the
+	// application was asked and said so.
+	RetryDecisionConfirmed
+	// RetryDecisionDeclined is "declined". It gives up, because the application
+	// was asked and said so.
+	RetryDecisionDeclined
+	// RetryDecisionNoHook is "no_hook". It gives up, because the application would
+	// have to be asked, and has no hook for that.
+	RetryDecisionNoHook
+	// RetryDecisionNoRetry is "no_retry". It gives up, because a retry cannot help
+	// or is not wanted.
+	RetryDecisionNoRetry
+	// RetryDecisionOutputLeftOut is "output_left_out". It gives up, because the
+	// next attempt left out the output of a call that ran. It was not sent.
+	RetryDecisionOutputLeftOut
+	// RetryDecisionAttemptsSpent is "attempts_spent". It gives up, because the
+	// budget of attempts is spent.
+	RetryDecisionAttemptsSpent
+	// RetryDecisionTimeSpent is "time_spent". It gives up, because the next
+	// attempt would begin after the time for all of them.
+	RetryDecisionTimeSpent
+	// RetryDecisionHostSpent is "host_spent". It gives up, because the callers of
+	// this host have spent their common budget of retries.
+	RetryDecisionHostSpent
+	// RetryDecisionCancelled is "cancelled". It gives up, because its context was
+	// done.
+	RetryDecisionCancelled
+)
+
+var retryDecisionNames = [...]string{
+	"",
+	"again",
+	"confirmed",
+	"declined",
+	"no_hook",
+	"no_retry",
+	"output_left_out",
+	"attempts_spent",
+	"time_spent",
+	"host_spent",
+	"cancelled",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v RetryDecision) String() string {
+	if int(v) < len(retryDecisionNames) {
+		return retryDecisionNames[v]
+	}
+	return ""
+}
+
+// ParseRetryDecision finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseRetryDecision(s string) (RetryDecision, bool) {
+	switch s {
+	case "again":
+		return RetryDecisionAgain, true
+	case "confirmed":
+		return RetryDecisionConfirmed, true
+	case "declined":
+		return RetryDecisionDeclined, true
+	case "no_hook":
+		return RetryDecisionNoHook, true
+	case "no_retry":
+		return RetryDecisionNoRetry, true
+	case "output_left_out":
+		return RetryDecisionOutputLeftOut, true
+	case "attempts_spent":
+		return RetryDecisionAttemptsSpent, true
+	case "time_spent":
+		return RetryDecisionTimeSpent, true
+	case "host_spent":
+		return RetryDecisionHostSpent, true
+	case "cancelled":
+		return RetryDecisionCancelled, true
+	default:
+		return RetryDecisionUnset, false
+	}
+}
+
+// RetryDecisionValues are all values in their order, without
+// RetryDecisionUnset.
+func RetryDecisionValues() []RetryDecision {
+	return []RetryDecision{
+		RetryDecisionAgain,
+		RetryDecisionConfirmed,
+		RetryDecisionDeclined,
+		RetryDecisionNoHook,
+		RetryDecisionNoRetry,
+		RetryDecisionOutputLeftOut,
+		RetryDecisionAttemptsSpent,
+		RetryDecisionTimeSpent,
+		RetryDecisionHostSpent,
+		RetryDecisionCancelled,
+	}
+}
+
+// RetrySafety is the value of "llm.retry.safety": Whether a retry is safe. Its
+// zero value, RetrySafetyUnset, stands for an attribute that is absent.
+type RetrySafety uint8
+
+// The values of [RetrySafety].
+const (
+	RetrySafetyUnset RetrySafety = iota
+	// RetrySafetySafeAutoRetry is "safe_auto_retry". A program may retry without
+	// asking.
+	RetrySafetySafeAutoRetry
+	// RetrySafetyUserConfirmedRetry is "user_confirmed_retry". Ask the user before
+	// a retry.
+	RetrySafetyUserConfirmedRetry
+	// RetrySafetyNoRetry is "no_retry". Do not retry.
+	RetrySafetyNoRetry
+)
+
+var retrySafetyNames = [...]string{
+	"",
+	"safe_auto_retry",
+	"user_confirmed_retry",
+	"no_retry",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v RetrySafety) String() string {
+	if int(v) < len(retrySafetyNames) {
+		return retrySafetyNames[v]
+	}
+	return ""
+}
+
+// ParseRetrySafety finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseRetrySafety(s string) (RetrySafety, bool) {
+	switch s {
+	case "safe_auto_retry":
+		return RetrySafetySafeAutoRetry, true
+	case "user_confirmed_retry":
+		return RetrySafetyUserConfirmedRetry, true
+	case "no_retry":
+		return RetrySafetyNoRetry, true
+	default:
+		return RetrySafetyUnset, false
+	}
+}
+
+// RetrySafetyValues are all values in their order, without RetrySafetyUnset.
+func RetrySafetyValues() []RetrySafety {
+	return []RetrySafety{
+		RetrySafetySafeAutoRetry,
+		RetrySafetyUserConfirmedRetry,
+		RetrySafetyNoRetry,
+	}
+}
+
+// RunEnd is the value of "llm.run.end": By what a run is over that was inferred
+// from its requests, or read from a session file. Its zero value, RunEndUnset,
+// stands for an attribute that is absent.
 type RunEnd uint8
 
 // The values of [RunEnd].
@@ -1697,6 +1879,13 @@ const (
 	RunEndEvicted
 	// RunEndShutdown is "shutdown". The process that observed it went down.
 	RunEndShutdown
+	// RunEndProcessDied is "process_died". The agent's process is gone, by its
+	// lock or its process id, and it did not end the run.
+	RunEndProcessDied
+	// RunEndProcessSilent is "process_silent". The agent did not end the run,
+	// nothing was written for a long time, and no process is known that could
+	// continue it.
+	RunEndProcessSilent
 )
 
 var runEndNames = [...]string{
@@ -1707,6 +1896,8 @@ var runEndNames = [...]string{
 	"unclear",
 	"evicted",
 	"shutdown",
+	"process_died",
+	"process_silent",
 }
 
 // String is the value as it stands in the attribute, empty when it is unset or
@@ -1734,6 +1925,10 @@ func ParseRunEnd(s string) (RunEnd, bool) {
 		return RunEndEvicted, true
 	case "shutdown":
 		return RunEndShutdown, true
+	case "process_died":
+		return RunEndProcessDied, true
+	case "process_silent":
+		return RunEndProcessSilent, true
 	default:
 		return RunEndUnset, false
 	}
@@ -1748,6 +1943,8 @@ func RunEndValues() []RunEnd {
 		RunEndUnclear,
 		RunEndEvicted,
 		RunEndShutdown,
+		RunEndProcessDied,
+		RunEndProcessSilent,
 	}
 }
 

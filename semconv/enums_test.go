@@ -47,6 +47,8 @@ var enums = map[string]enum{
 	"Phase":                enumOf(semconv.PhaseValues(), semconv.ParsePhase),
 	"ProviderErrorHistory": enumOf(semconv.ProviderErrorHistoryValues(), semconv.ParseProviderErrorHistory),
 	"ProviderErrorKind":    enumOf(semconv.ProviderErrorKindValues(), semconv.ParseProviderErrorKind),
+	"ResumeSend":           enumOf(semconv.ResumeSendValues(), semconv.ParseResumeSend),
+	"RetryDecision":        enumOf(semconv.RetryDecisionValues(), semconv.ParseRetryDecision),
 	"RetryReason":          enumOf(semconv.RetryReasonValues(), semconv.ParseRetryReason),
 	"RetrySafety":          enumOf(semconv.RetrySafetyValues(), semconv.ParseRetrySafety),
 	"RunOutcome":           enumOf(semconv.RunOutcomeValues(), semconv.ParseRunOutcome),

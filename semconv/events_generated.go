@@ -32,6 +32,10 @@ const (
 	EventToolOutputSent = "llm.tool.output_sent"
 	// EventToolOutputFailed says: Sending the output of the tool failed.
 	EventToolOutputFailed = "llm.tool.output_failed"
+	// EventRetryDecided says: A retry loop decided what to do after an attempt
+	// that failed. Once for each attempt that failed, on the span of the context
+	// that the loop was given.
+	EventRetryDecided = "llm.retry.decided"
 )
 
 // SpanRunAbandoned is the name of a span. Represents a run whose end was never
