@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -453,6 +454,30 @@ func generatedAnswers(tb testing.TB) (all []wireStream) {
 				ways[r.IntN(len(ways))].change(&w)
 			}
 			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// splicedAnswers returns answers of which a gateway has kept the first events when it appended that
+// of another attempt: streams of one kind, spliced at random.
+func splicedAnswers(tb testing.TB) (all []wireStream) {
+	tb.Helper()
+	r := rand.New(rand.NewPCG(20261129, 991))
+	byKind := map[string][]wireStream{}
+	for _, w := range slices.Concat(ownAnswers(tb), generatedAnswers(tb)) {
+		if len(w.events) > 2 && w.contentType != jsonType {
+			byKind[w.path] = append(byKind[w.path], w)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		answers := byKind[kind]
+		for range 40 {
+			first, second := answers[r.IntN(len(answers))], answers[r.IntN(len(answers))]
+			kept := 1 + r.IntN(len(first.events)-1)
+			first.name = fmt.Sprintf("%s, cut after %d events, and %s", first.name, kept, second.name)
+			first.events = slices.Concat(first.events[:kept], second.events)
+			all = append(all, first)
 		}
 	}
 	return all

@@ -218,6 +218,12 @@ func expectCut(p wire.Protocol, prefix string, c cut) expected {
 			want.class, want.cause, want.origin = semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, semconv.OriginProvider
 		}
 	}
+	if st.Broken && st.Err == nil {
+		want.class, want.cause, want.origin = semconv.ClassProtocolViolation, semconv.CauseMalformedEvent, semconv.OriginProvider
+		if c.cancel && !st.Terminal {
+			want.end = semconv.StreamEndReadError // the abort answers the violation
+		}
+	}
 	switch {
 	case want.class == semconv.ClassUnset:
 	case c.cancel && want.class == semconv.ClassLocalAbort:

@@ -40,3 +40,8 @@ import "github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 
 // ScopeName is the name of the instrumentation scope of all spans.
 const ScopeName = telemetry.ScopeName
+
+// Version returns the version of this module in the running program, such as "0.1.0": that of the
+// instrumentation scope of all spans and metrics. It is "devel" if the program was built from a
+// checkout.
+func Version() string { return telemetry.Version() }

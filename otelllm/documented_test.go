@@ -19,7 +19,7 @@ import (
 // A call of a method shows its type as well.
 func TestEveryNameHasExample(t *testing.T) {
 	known := importer{}
-	for _, folder := range []string{".", "manual", "realtime", "responses", "mcpeffect"} {
+	for _, folder := range []string{".", "manual", "realtime", "responses", "mcpeffect", "retry"} {
 		assert.Empty(t, undocumented(t, known, folder), "%s: without an example", folder)
 	}
 }

@@ -62,7 +62,7 @@ func TestEagerClient(t *testing.T) {
 			for range answers {
 				w := eagerAnswer(t, &kind, r)
 				text := w.text()
-				for n := 0; n <= len(text); n += race.Every(7) {
+				for n := 0; n <= len(text); n += race.Every(41) {
 					// In turns, as the ends differ in little.
 					end := eagerEnds[r.IntN(len(eagerEnds))]
 					ran, allowed := c.checkEager(t, &f, &w, n, end)

@@ -288,7 +288,7 @@ func (e *eagerClient) messages(data []byte) {
 		if e.says(b.Text); b.Type != "tool_use" {
 			return
 		}
-		if e.call(key); string(b.Input) != "{}" { // which is where deltas follow
+		if e.call(key); !isEmptyObject(b.Input) { // which is where deltas follow
 			e.part(key, b.Input)
 		}
 	case "content_block_delta":
@@ -553,7 +553,7 @@ func (e *eagerClient) interactions(data []byte) {
 	switch e.says(event.Delta.Text); event.Type {
 	case "step.start":
 		if event.Step.Type == "function_call" {
-			if e.call(key); string(event.Step.Arguments) != "{}" { // which is where deltas follow
+			if e.call(key); !isEmptyObject(event.Step.Arguments) { // which is where deltas follow
 				e.part(key, event.Step.Arguments)
 			}
 		}
@@ -564,4 +564,9 @@ func (e *eagerClient) interactions(data []byte) {
 	case "step.stop":
 		e.done(key)
 	}
+}
+
+// isEmptyObject reports whether a value is an object without members.
+func isEmptyObject(raw []byte) bool {
+	return string(bytes.Join(bytes.Fields(raw), nil)) == "{}"
 }

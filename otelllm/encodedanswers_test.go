@@ -286,7 +286,7 @@ func TestResponseBomb(t *testing.T) {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
-	for range 1024 / race.Every(8) {
+	for range 1024 / race.Every(32) {
 		_, _ = w.Write(zeros)
 	}
 	_ = w.Close()

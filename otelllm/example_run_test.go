@@ -77,6 +77,24 @@ func ExampleWithAbort() {
 	// aborted local_abort user no_retry
 }
 
+// After a failure the plan says what ran, and how to go on.
+func ExampleRun_Plan() {
+	server := model(true)
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+	ctx, run := otelllm.StartRun(context.Background(), "coder")
+
+	toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
+	tool.End(applyPatch(toolCtx))
+	tool.RecordOutputSent()
+
+	err := ask(ctx, client, server.URL)
+	fmt.Println(run.Plan())
+	run.End(err)
+	// Output:
+	// Already done: apply_patch (call_1) ran, with the output that you have. Do not call it again. Ask a person before anything is sent (tool_side_effect). Go on from the conversation, with every output that exists.
+}
+
 // What is still open when a process goes down is recorded as aborted by the shutdown.
 func ExampleShutdown() {
 	spans := tracetest.NewInMemoryExporter()

@@ -392,6 +392,18 @@ func ExampleWithLastRequest() {
 	// answered at try 2
 }
 
+// The plan of one call says whether to send the same again.
+func ExampleLastRequest_Plan() {
+	server := model(true)
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+
+	ctx, last := otelllm.WithLastRequest(context.Background())
+	_ = ask(ctx, client, server.URL)
+	fmt.Println(last.Plan().Send)
+	// Output: again
+}
+
 // The connections are those of the transport below.
 func ExampleTransport_CloseIdleConnections() {
 	server := model(false, text, finish, done)
@@ -431,4 +443,10 @@ func ExampleScopeName() {
 	// Output:
 	// invoke_agent coder true
 	// handle message false
+}
+
+// The version of the scope of all spans and metrics.
+func ExampleVersion() {
+	fmt.Println(otelllm.Version() != "")
+	// Output: true
 }

@@ -17,7 +17,8 @@ type LastRequest struct{ last *agentrun.LastRequest }
 // the diagnosis of the request says whether that is safe, while [Run.Diagnosis] is about
 // the whole run. If the SDK makes several attempts, the diagnosis says what failed in the
 // last one, and its retry is as safe as that of the least safe attempt: text that an earlier
-// one showed would be shown again. The transport observes such a call even if its span is not
+// one showed would be shown again. What a tool of a run asks a model for, under the context of
+// [StartTool], is not part of the call during which the tool runs. The transport observes such a call even if its span is not
 // sampled.
 func WithLastRequest(ctx context.Context) (context.Context, *LastRequest) {
 	ctx, last := agentrun.WithLastRequest(ctx)
@@ -32,4 +33,14 @@ func (l *LastRequest) Diagnosis() classify.Diagnosis {
 		return classify.Diagnosis{}
 	}
 	return l.last.Diagnosis()
+}
+
+// Plan says how to go on with the call after a failure: which tool calls of its run ran, which may
+// have run, and what to send. It rests on what has been seen so far, as Diagnosis does. It is the
+// zero value while the last attempt is going on, or if none was made.
+func (l *LastRequest) Plan() classify.Plan {
+	if l == nil {
+		return classify.Plan{}
+	}
+	return l.last.Plan()
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +23,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -72,7 +73,8 @@ func (m *metricsSDK) points(t *testing.T) map[string][]point {
 	points := map[string][]point{}
 	for _, scope := range all.ScopeMetrics {
 		assert.Equal(t, ScopeName, scope.Scope.Name)
-		assert.Equal(t, telemetry.Version, scope.Scope.Version)
+		assert.Equal(t, Version(), scope.Scope.Version)
+		assert.Equal(t, "https://opentelemetry.io/schemas/1.41.0", scope.Scope.SchemaURL)
 		for _, metric := range scope.Metrics {
 			switch h := metric.Data.(type) {
 			case metricdata.Histogram[float64]:
@@ -83,6 +85,12 @@ func (m *metricsSDK) points(t *testing.T) map[string][]point {
 				assert.Equal(t, "{token}", metric.Unit, metric.Name)
 				assert.Equal(t, []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}, h.DataPoints[0].Bounds, metric.Name)
 				points[metric.Name] = histogram(h)
+			case metricdata.Sum[int64]:
+				assert.Equal(t, "{token}", metric.Unit, metric.Name)
+				assert.True(t, h.IsMonotonic, metric.Name)
+				for _, p := range h.DataPoints {
+					points[metric.Name] = append(points[metric.Name], point{attrs: p.Attributes, sum: float64(p.Value)})
+				}
 			default:
 				t.Errorf("%s is a %T", metric.Name, metric.Data)
 			}
@@ -167,6 +175,69 @@ func TestMetrics(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestLatestConventions checks the metrics and the attribute that the GenAI conventions 0.1.0
+// name otherwise than 1.41.0. OTEL_SEMCONV_STABILITY_OPT_IN asks for them.
+func TestLatestConventions(t *testing.T) {
+	const stream = "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"usage":{"input_tokens":10,"cache_creation_input_tokens":200,"cache_read_input_tokens":3000,"output_tokens":1}}}` + "\n\n" +
+		"event: content_block_start\ndata: " + `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}` + "\n\n" +
+		"event: content_block_stop\ndata: " + `{"type":"content_block_stop","index":0}` + "\n\n" +
+		"event: message_delta\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}}` + "\n\n" +
+		"event: message_stop\ndata: " + `{"type":"message_stop"}` + "\n\n"
+	const prefix = "gen_ai.client.inference."
+	tokens := map[string]float64{"input_tokens": 3210, "output_tokens": 7, "cache_read.input_tokens": 3000, "cache_write.input_tokens": 200, "reasoning.output_tokens": 0}
+	for _, tt := range []struct {
+		optIn, text string
+		latest      bool
+		used        bool
+	}{
+		{"", stream, false, true},
+		{"http,database/dup", stream, false, true},
+		{"http, gen_ai_latest_experimental", stream, true, true},
+		{"gen_ai_latest_experimental", "event: ping\ndata: {}\n\n", true, false},
+	} {
+		t.Run(tt.optIn, func(t *testing.T) {
+			t.Setenv("OTEL_SEMCONV_STABILITY_OPT_IN", tt.optIn)
+			m, r := newMetricsSDK(t), newRecorder(t)
+			rt := NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(tt.text)), Request: req}, nil
+			}), WithMeterProvider(m), WithTracerProvider(r))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.anthropic.com/v1/messages", strings.NewReader(`{"model":"claude-x","stream":true,"max_tokens":9,"messages":[]}`))
+			require.NoError(t, err)
+			resp, err := rt.RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+
+			points := m.points(t)
+			names := slices.Collect(maps.Keys(points))
+			assert.Equal(t, tt.latest, slices.Contains(names, prefix+"duration"), names)
+			assert.Equal(t, !tt.latest, slices.Contains(names, durationMetric), names)
+			span := r.named("chat claude-x")[0]
+			written := map[bool]string{false: "gen_ai.usage.cache_creation.input_tokens", true: "gen_ai.usage.cache_write.input_tokens"}
+			for latest, name := range written {
+				want := any(nil)
+				if tt.used && latest == tt.latest {
+					want = int64(200)
+				}
+				assert.Equal(t, want, span.get(attribute.Key(name)), name)
+			}
+			if !tt.latest {
+				return
+			}
+			for name, want := range tokens {
+				if !tt.used {
+					want = 0
+				}
+				require.Len(t, points[prefix+"usage."+name], 1, name)
+				got := points[prefix+"usage."+name][0]
+				assert.InDelta(t, want, got.sum, 0, name)
+				assert.Equal(t, "unknown", got.get("gen_ai.token.modality"), name)
+			}
+		})
 	}
 }
 

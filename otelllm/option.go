@@ -83,8 +83,8 @@ func configure[O any](i *Instrumentation, opts []O, apply func(O, *config)) *con
 
 // recorder returns the configuration of the recorders of i.
 func (c *config) recorder(i *Instrumentation) record.Config {
-	r := record.Config{Events: c.events, Verdicts: c.verdicts, Live: &i.open, Histories: &i.histories}
-	telemetry.Guard(func() { r.Meters = record.NewMeters(c.meterProvider) })
+	r := record.Config{Events: c.events, Verdicts: c.verdicts, Live: &i.open, Histories: &i.histories, Latest: telemetry.LatestConventions()}
+	telemetry.Guard(func() { r.Meters = record.NewMeters(c.meterProvider, r.Latest) })
 	return r
 }
 
@@ -154,11 +154,15 @@ func WithPropagators(p propagation.TextMapPropagator) interface {
 
 // WithMeterProvider sets the provider of the metrics: the GenAI conventions' client
 // instruments gen_ai.client.operation.duration, .time_to_first_chunk and
-// .time_per_output_chunk in seconds, and gen_ai.client.token.usage. Without it, or with
-// nil, it is the global provider. On the duration, error.type names a failure,
-// llm.watchdog.kind says that a watchdog ended the call, and llm.abort.source, without an
-// error.type, that this side ended it on purpose. The metrics cover calls that are not
-// sampled, too, and none that a gateway serves.
+// .time_per_output_chunk in seconds, and gen_ai.client.token.usage. If
+// OTEL_SEMCONV_STABILITY_OPT_IN has gen_ai_latest_experimental, they are those of 0.1.0:
+// gen_ai.client.inference.duration, .time_to_first_chunk and .time_per_output_chunk, and
+// counters of tokens, gen_ai.client.inference.usage.*.
+//
+// Without the option, or with nil, it is the global provider. On the duration, error.type
+// names a failure, llm.watchdog.kind says that a watchdog ended the call, and
+// llm.abort.source, without an error.type, that this side ended it on purpose. The metrics
+// cover calls that are not sampled, too, and none that a gateway serves.
 func WithMeterProvider(provider metric.MeterProvider) interface {
 	Option
 	TransportOption

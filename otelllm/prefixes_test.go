@@ -52,6 +52,7 @@ type cutter struct {
 	body           cutBody
 	header         http.Header
 	buf            []byte
+	agent          string // the User-Agent of its requests
 }
 
 // cutBody is a body that returns a prefix, and then ends or goes silent.
@@ -76,8 +77,11 @@ func (b *cutBody) Read(p []byte) (int, error) {
 
 func (*cutBody) Close() error { return nil }
 
+// checkingClient is the User-Agent of a client that executes no call with half an input.
+const checkingClient = "OpenAI/Go 3.1.0"
+
 func newCutter() *cutter {
-	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10)}
+	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10), agent: checkingClient}
 	below := roundTripper(func(req *http.Request) (*http.Response, error) {
 		c.body.ctx = req.Context() //nolint:fatcontext // each body serves one request
 		return &http.Response{StatusCode: http.StatusOK, Header: c.header, Body: &c.body, Request: req}, nil
@@ -97,6 +101,7 @@ func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string,
 		tb.Fatal(err)
 	}
 	req.URL.Path = path
+	req.Header.Set("User-Agent", c.agent)
 	c.header["Content-Type"] = []string{contentType}
 	c.body = cutBody{left: prefix, end: w.end}
 	rt := c.plain
@@ -429,20 +434,33 @@ func inputsCompleted(tb testing.TB, w *wireStream, text string) int {
 }
 
 // The one exception to what TestPrefixes checks. At a clean end before the arguments of a call a
-// client executes it without arguments, and one within them it cannot: so a longer answer is safer
-// there. After an error neither is executed.
+// client executes it without arguments, and within them one that checks them cannot: so a longer
+// answer is safer there. After an error neither is executed.
 func TestCleanEndBeforeTheArguments(t *testing.T) {
 	c := newCutter()
 	whole := answerOf(t, "chat", "", `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}}]}`,
 		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]}`,
 		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}`)
 	const ask, safe = classify.UserConfirmedRetry, classify.SafeAutoRetry
-	for end, want := range map[*way][]semconv.RetrySafety{&endsClean: {ask, safe, ask}, &endsReset: {safe, safe, ask}, &endsTruncated: {safe, safe, ask}} {
+	for _, tt := range []struct {
+		agent string
+		end   way
+		want  []semconv.RetrySafety
+	}{
+		{checkingClient, endsClean, []semconv.RetrySafety{ask, safe, ask}},
+		{checkingClient, endsReset, []semconv.RetrySafety{safe, safe, ask}},
+		{checkingClient, endsTruncated, []semconv.RetrySafety{safe, safe, ask}},
+		{"", endsClean, []semconv.RetrySafety{ask, ask, ask}}, // the client may repair half an input
+		{"", endsReset, []semconv.RetrySafety{safe, safe, ask}},
+		{"", endsTruncated, []semconv.RetrySafety{safe, safe, ask}},
+	} {
+		c.agent = tt.agent
+		end, want := tt.end, tt.want
 		for i := range want {
-			facts := c.facts(t, whole.path, whole.request, whole.contentType, strings.Join(whole.events[:i+1], ""), *end)
+			facts := c.facts(t, whole.path, whole.request, whole.contentType, strings.Join(whole.events[:i+1], ""), end)
 			run := classify.Run{Requests: []classify.Request{facts}}
 			d := classify.Judge(&run).Requests[0]
-			assert.Equal(t, want[i], d.Retry.Safety, "%s after event %d: %s", end.name, i+1, d.Summary)
+			assert.Equal(t, want[i], d.Retry.Safety, "%s after event %d, from %q: %s", end.name, i+1, tt.agent, d.Summary)
 		}
 	}
 }
@@ -492,6 +510,7 @@ func TestPrefixes(t *testing.T) {
 		{"own, other ends", ownAnswers(t), 40, []way{endsTruncated, endsClosed, endsWatched}},
 		{"sloppy", sloppyAnswers(t), 25, []way{endsClean, endsReset, endsClosed}},
 		{"generated", generatedAnswers(t), 20, []way{endsClean, endsReset, endsClosed}},
+		{"spliced", splicedAnswers(t), 20, []way{endsClean, endsReset}},
 		{"recorded", recordedAnswers(t), 25, []way{endsClean, endsReset, endsClosed}},
 	} {
 		t.Run(group.name, func(t *testing.T) {
@@ -500,7 +519,7 @@ func TestPrefixes(t *testing.T) {
 				var f faults
 				for i := range group.answers {
 					w := &group.answers[i]
-					c.checkPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most/race.Every(4)), group.ways...)
+					c.checkPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most/race.Every(5)), group.ways...)
 				}
 				f.report(t)
 			})

@@ -98,3 +98,13 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	}
 	return r.run.Diagnosis()
 }
+
+// Plan says how to go on with the run after a failure: which of its tool calls ran, which may have
+// run, and what to send. It rests on what has been seen so far, as Diagnosis does, and costs as
+// much. It is the zero value for a nil run.
+func (r *Run) Plan() classify.Plan {
+	if r == nil {
+		return classify.Plan{}
+	}
+	return r.run.Plan()
+}

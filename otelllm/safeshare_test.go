@@ -80,6 +80,7 @@ func (m *badModel) asks(tb testing.TB, path, request string, declared bool, exec
 		tb.Fatal(err)
 	}
 	req.URL.Path = path
+	req.Header.Set("User-Agent", checkingClient)
 	if resp, err := NewTransport(m).RoundTrip(req); err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
@@ -129,7 +130,7 @@ func TestSafeShare(t *testing.T) {
 				for range 2 {
 					w := eagerAnswer(t, &kind, r)
 					text := w.text()
-					for n := r.IntN(race.Every(7)); n <= len(text); n += 1 + len(text)/(400/race.Every(7)) {
+					for n := r.IntN(race.Every(23)); n <= len(text); n += 1 + len(text)/(400/race.Every(23)) {
 						for _, end := range eagerEnds {
 							client := executedOf(kind.name, []byte(text[:n]), end.name == endsClean.name)
 							*m = badModel{status: http.StatusOK, contentType: kind.contentType, body: cutBody{left: text[:n], end: end.end}}

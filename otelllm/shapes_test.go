@@ -494,7 +494,7 @@ func oddAnswers(tb testing.TB) (all []wireStream) {
 func TestShapes(t *testing.T) {
 	s := shapes{cutter: newCutter(), seen: map[string]bool{}}
 	for _, w := range slices.Concat(ownAnswers(t), oddAnswers(t)) {
-		s.checkAnswer(t, &w, 1)
+		s.checkAnswer(t, &w, race.Every(7))
 	}
 	part := 3 * race.Every(4)
 	if everyCut() {

@@ -13,6 +13,11 @@ import (
 func JudgeCall(r *Run, attempts []int) Diagnosis {
 	j := judges.Get().(*judge)
 	defer j.release()
+	return j.judgeCall(r, attempts)
+}
+
+// judgeCall is [JudgeCall]. Afterwards j can answer questions about the run.
+func (j *judge) judgeCall(r *Run, attempts []int) Diagnosis {
 	j.run = r
 	j.prepare()
 	last := attempts[len(attempts)-1]

@@ -6,6 +6,11 @@ import "github.com/otelllm/otelllm-go/semconv"
 // retry; a guard ensures that.
 func (k *risk) confidence() semconv.Confidence {
 	switch {
+	case k.cause == semconv.CauseProcessDied: // that it died, not what it left behind
+		if k.basis == Typed {
+			return semconv.ConfidenceHigh
+		}
+		return semconv.ConfidenceMedium
 	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned, k.cause == semconv.CauseUnknownEnd,
 		k.class == semconv.ClassLocalAbort && k.cause == semconv.CauseUnknown: // who stopped it, or why, was not said
 		return semconv.ConfidenceLow

@@ -17,6 +17,7 @@
 //   - recovery.go: which failures a later attempt or the model recovered from.
 //   - history.go: which tool outputs never reached the model.
 //   - summary.go, evidence.go, timeline.go: the verdict in words.
+//   - plan.go, plan_calls.go, plan_words.go: how to go on after a failure.
 //
 // What the tests prove: the guards over every combination of the values that they read,
 // and the class table over every combination of what it reads except the kind of broken

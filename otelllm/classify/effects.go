@@ -39,6 +39,12 @@ func (s *idSet) add(id string) {
 	*s |= 1 << (h >> 58)
 }
 
+// mayHaveExecuted reports whether a call of an enclosing run may have been executed within this one,
+// by a tool that must not run twice.
+func (e *Effects) mayHaveExecuted() bool {
+	return e.started != 0 && e.started.worst() >= semconv.ToolEffectNonIdempotent || e.calls == callsUnknown || e.incomplete
+}
+
 // Join returns what the two runs did together.
 func (e Effects) Join(o Effects) Effects {
 	e.tool = e.started.toolName(e.tool, o.started, o.tool)

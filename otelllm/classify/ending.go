@@ -287,6 +287,14 @@ func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification
 	}
 }
 
+// gotErrorOf reports whether the request got an error of a gateway, and c is the classification of
+// the gateway's own request, which is another failure than that error.
+func (r *Request) gotErrorOf(c classification) bool {
+	up := r.Upstream
+	return (r.Ended == semconv.StreamEndHTTPError || r.Provider.Kind != semconv.ProviderErrorKindUnset) &&
+		up.Failed == Yes && c.class != semconv.ClassProviderError && c == classification{up.Class, up.Cause, up.Origin}
+}
+
 // endedLocally reports whether this side ended the stream, for whatever reason.
 func (e ending) endedLocally() bool {
 	switch e.end {

@@ -24,6 +24,8 @@ const (
 	factToolName     = "gen_ai.tool.name"
 	factProtocol     = "network.protocol.version"
 	factAgentRunSpan = "invoke_agent"
+
+	factUpstream = "gateway.upstream" // how the request ended that a gateway made for this one
 )
 
 // evidence collects entries of the form `fact=value`.
@@ -86,6 +88,12 @@ func requestEvidence(r *Request, c classification, unmatched []string) []string 
 	}
 	if r.Provider.Intermediary {
 		e.add(string(semconv.ProviderErrorIntermediaryKey), "true")
+	}
+	switch r.Upstream.Failed {
+	case Yes:
+		e.add(factUpstream, r.Upstream.Class.String()+"/"+r.Upstream.Cause.String())
+	case No:
+		e.add(factUpstream, "answered")
 	}
 	e.addAbort(r.Abort)
 	if r.Abort.Source == semconv.AbortSourceUnset && r.Basis == Typed && c.class != semconv.ClassLocalAbort {

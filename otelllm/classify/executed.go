@@ -191,7 +191,7 @@ func (j *judge) unaccountedCalls(pos int) bool {
 	r := j.requestAt(int32(pos))
 	inHistory := j.look(pos)
 	for _, n := range inHistory {
-		if j.times(n, roleCarried) == 0 && !j.index.executed(n) {
+		if j.times(n, roleCarried) == 0 && !j.index.executed(n) || !j.carriesAll(n) {
 			return true
 		}
 	}

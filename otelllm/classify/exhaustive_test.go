@@ -27,7 +27,7 @@ var table = map[string]struct{ causes, origins string }{
 	"tool_failed":        {"panic execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
 	"tool_output_lost":   {"delivery_failed never_answered omitted_from_retry", "application"},
 	"application_error":  {"run_error invalid_url invalid_request", "application"},
-	"run_abandoned":      {"missing_end missing_children", "unknown"},
+	"run_abandoned":      {"missing_end missing_children process_died", "unknown"},
 	"unclassified":       {"unknown", "unknown"},
 }
 

@@ -55,6 +55,7 @@ type judge struct {
 	// Summaries of the run; each is built on first use.
 	cachedOverview         overview
 	madeCalls              *madeCalls
+	makingsOf              map[int32][]making // by the number of the id; see makings
 	foreignOutputs         []foreignOutput
 	outputs                *outputs
 	carriers, carriersFrom []int32 // see answeredCarriers
@@ -84,6 +85,11 @@ func Judge(r *Run) Verdicts {
 func JudgeInto(v *Verdicts, r *Run) {
 	j := judges.Get().(*judge)
 	defer j.release()
+	j.judgeInto(v, r)
+}
+
+// judgeInto is [JudgeInto]. Afterwards j can answer questions about the run.
+func (j *judge) judgeInto(v *Verdicts, r *Run) {
 	j.run = r
 	v.Requests, v.Tools = zeroed(v.Requests, len(r.Requests)), zeroed(v.Tools, len(r.Tools))
 	j.prepare()

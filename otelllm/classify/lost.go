@@ -197,6 +197,14 @@ func (j *judge) undelivered(t *Tool) bool {
 		t.Delivery == semconv.OutputDeliveryCached && t.DeliveryError != "" && j.run.Ended != NotObserved
 }
 
+// redelivered reports whether sending the output of a tool failed at first, and an output of its
+// call reached the model after that: the same one, or that of another execution.
+func (j *judge) redelivered(t int) bool {
+	tool := &j.run.Tools[t]
+	failed := tool.DeliveryError != "" || tool.Delivery == semconv.OutputDeliveryFailed
+	return failed && (tool.Delivery == semconv.OutputDeliverySent || j.answered(t))
+}
+
 // unanswered reports whether the conversation ended before it had any output of the call. Whether
 // the call was executed is not known.
 func (t *Tool) unanswered() bool {

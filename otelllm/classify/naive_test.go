@@ -130,6 +130,11 @@ func (j *naive) unaccountedCalls(i int) bool {
 	if open(r.HistoryCalls) {
 		return true
 	}
+	for _, id := range slices.Concat(r.HistoryCalls, r.HistoryOutputs) {
+		if made := j.madeBefore(r, id); !j.carriesAll(r, id, made, false) && !j.toolsRecorded() {
+			return true
+		}
+	}
 	for e := range j.run.Requests {
 		earlier := &j.run.Requests[e]
 		if e == i || earlier.End.After(r.Start) {
@@ -141,6 +146,44 @@ func (j *naive) unaccountedCalls(i int) bool {
 		}
 	}
 	return false
+}
+
+// madeBefore returns how many calls with an id the responses to earlier requests made.
+func (j *naive) madeBefore(r *Request, id string) (made int) {
+	for _, i := range j.order {
+		if &j.run.Requests[i] == r {
+			break
+		}
+		made += countID(j.run.Requests[i].CallIDs, id)
+	}
+	return made
+}
+
+// carriesAll reports whether r's history has an output for each of so many calls, or executions, with an id
+// that several calls have. Those that were in the history of a response which made one belong to
+// calls before it.
+func (j *naive) carriesAll(r *Request, id string, calls int, executed bool) bool {
+	made, carried, earliest := 0, countID(r.HistoryOutputs, id), MaxIDs
+	for i := range j.run.Requests {
+		made += countID(j.run.Requests[i].CallIDs, id)
+	}
+	if made < 2 || id == "" || j.madeBefore(r, id) == 0 {
+		return true
+	}
+	for _, i := range j.order {
+		maker := &j.run.Requests[i]
+		if maker == r {
+			break
+		}
+		if n := countID(maker.CallIDs, id); n > 0 {
+			before := countID(maker.HistoryOutputs, id)
+			if !executed && before+n > carried {
+				return false
+			}
+			earliest = min(earliest, before)
+		}
+	}
+	return calls <= carried-earliest
 }
 
 // missingOutput reports whether the history of r lacks an output that existed when r
@@ -472,10 +515,20 @@ func (j *naive) concerns(tool *Tool, r *Request) bool {
 func (j *naive) started(k *risk, r *Request) {
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if j.concerns(tool, r) && !j.carries(r, tool) {
+		if j.concerns(tool, r) && !(j.carries(r, tool) && j.carriesAll(r, tool.CallID, j.executions(r, tool.CallID), true)) {
 			k.add(tool)
 		}
 	}
+}
+
+// executions returns how many executions of the call with an id concern r and may be in its history.
+func (j *naive) executions(r *Request, id string) (n int) {
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; tool.CallID == id && j.concerns(tool, r) && tool.Start.Sub(r.Start) <= clockGrain {
+			n++
+		}
+	}
+	return n
 }
 
 // overtaken reports whether a retry was sent without the tool's output while the tool ran.

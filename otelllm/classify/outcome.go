@@ -6,7 +6,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// OutcomeOf returns the outcome of a run whose failure has this class.
+// OutcomeOf returns the outcome of a run whose failure has this class. An unclassified run has
+// failed, too, if it was itself marked as failed.
 func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 	switch c {
 	case semconv.ClassOutputLimited:

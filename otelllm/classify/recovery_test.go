@@ -72,13 +72,13 @@ func TestCopiedErrors(t *testing.T) {
 	}{
 		{"the same type", limited, IdentifyError("RateLimitError", "in other words"), answers, false, semconv.RunOutcomeRecovered},
 		{"the same message", IdentifyError("", "429 from the provider"), IdentifyError("AgentError", "429 from the provider"), answers, false, semconv.RunOutcomeRecovered},
-		{"a short message", IdentifyError("", "failed"), IdentifyError("", "failed"), answers, false, semconv.RunOutcomeIncomplete},
-		{"another", limited, IdentifyError("TypeError", "429 from the provider"), answers, false, semconv.RunOutcomeIncomplete},
-		{"none", ErrorID{}, ErrorID{}, answers, false, semconv.RunOutcomeIncomplete},
+		{"a short message", IdentifyError("", "failed"), IdentifyError("", "failed"), answers, false, semconv.RunOutcomeFailed},
+		{"another", limited, IdentifyError("TypeError", "429 from the provider"), answers, false, semconv.RunOutcomeFailed},
+		{"none", ErrorID{}, ErrorID{}, answers, false, semconv.RunOutcomeFailed},
 		{"the application's own", limited, limited, answers, true, semconv.RunOutcomeFailed},
 		{"the last answer asks for a tool", limited, limited, all(answers, func(r *Request) {
 			r.Finish, r.ToolCalls, r.ToolInputsStarted, r.ToolInputsCompleted, r.CallIDs = FinishToolCalls, Counted(1), Counted(1), Counted(1), []string{"call_1"}
-		}), false, semconv.RunOutcomeIncomplete},
+		}), false, semconv.RunOutcomeFailed},
 		{"the last one failed", limited, limited, refused(503, semconv.ProviderErrorKindOverloaded), false, semconv.RunOutcomeFailed},
 	} {
 		attempt := request(0, 1, refused(429, semconv.ProviderErrorKindRateLimited))
@@ -93,7 +93,7 @@ func TestCopiedErrors(t *testing.T) {
 	vague.Error = IdentifyError("ValueError", "")
 	r := run(true, []Request{vague, request(2, 3, answers)})
 	r.Error, r.AnnouncedRequests, r.AnnouncedTools = vague.Error, 0, 0
-	assert.Equal(t, semconv.RunOutcomeIncomplete, Judge(&r).Run.Outcome, "a type that many errors have")
+	assert.Equal(t, semconv.RunOutcomeFailed, Judge(&r).Run.Outcome, "a type that many errors have")
 }
 
 // TestGatewayShutDown: what broke off because a gateway was shut down says so, however it broke

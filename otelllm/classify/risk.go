@@ -24,6 +24,7 @@ type risk struct {
 	unannouncedParts    bool          // unannounced parts may exist because the run announced no counts
 	nothingMarkedFailed bool          // no part was marked as failed
 	incomplete          bool          // the answer lacks its finish reason
+	relayed             bool          // the request got an error of a gateway, whose own request failed in this way
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
 	failedTool          string        // the name of the tool that the verdict is about
 	ownFailure          bool          // that tool failed, whatever became of its output
@@ -91,6 +92,7 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
 		incomplete:    r.Finish == FinishMissing,
+		relayed:       r.gotErrorOf(c),
 		silence:       r.waited(),
 		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
@@ -261,7 +263,7 @@ func (j *judge) callState(pos int) callState {
 	switch {
 	case executed >= ready:
 		return callsNone
-	case j.toolsRecorded():
+	case j.toolsRecorded() && !j.run.Inner.mayHaveExecuted():
 		return callsNotExecuted
 	default:
 		return callsUnknown

@@ -8,11 +8,33 @@ import (
 
 // endMissing reports whether the end of the run never came, or the next request of an
 // inferred one.
-func (r *Run) endMissing() bool { return r.Ended == No || r.EndedBy == semconv.RunEndIdle }
+func (r *Run) endMissing() bool {
+	return r.Ended == No || r.EndedBy == semconv.RunEndIdle || r.processDied()
+}
+
+// processDied reports whether the process of the agent is gone, or is taken to be, and did not
+// end the run.
+func (r *Run) processDied() bool {
+	return r.EndedBy == semconv.RunEndProcessDied || r.EndedBy == semconv.RunEndProcessSilent
+}
 
 // endUnclear reports whether a request that is not known to be of the run may have continued it.
 func (r *Run) endUnclear() bool {
 	return r.EndedBy == semconv.RunEndUnclear || r.EndedBy == semconv.RunEndEvicted
+}
+
+// stoppedItself reports whether the run failed by a rule of its own: at the limit of its steps, or
+// because a guard of the application refused its input or its answer. No part of it explains that.
+//
+// The errors are those of OpenAI's agents SDK, LangGraph, Pydantic AI, smolagents and ADK.
+func (r *Run) stoppedItself() bool {
+	switch className(r.ErrorType) {
+	case "MaxTurnsExceeded", "MaxTurnsExceededError", "GraphRecursionError", "UsageLimitExceeded", "AgentMaxStepsError",
+		"LlmCallsLimitExceededError", "InputGuardrailTripwireTriggered", "OutputGuardrailTripwireTriggered":
+		return r.Failed == Yes
+	default:
+		return false
+	}
 }
 
 // claimed reports whether anything can be said of the run. Nothing can of an inferred run
@@ -64,14 +86,18 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 			k.aboutTool(p.tool)
 		case p.request != nil:
 			k.limit, k.silence, k.incomplete = p.request.Watchdog.Limit, p.request.waited(), p.request.Finish == FinishMissing
+			k.relayed = p.request.gotErrorOf(p.classification)
 			k.otherText = p.request.Text.N() == 0
-		case p.cause == semconv.CauseMissingEnd:
+		case p.cause == semconv.CauseMissingEnd, p.cause == semconv.CauseProcessDied:
 			k.lastSeen = j.lastSeen()
 		}
 		if p.call {
 			k.failedTool, k.call = p.callName, true
 		}
 		outcome := OutcomeOf(p.class)
+		if p.class == semconv.ClassUnclassified && j.run.Failed == Yes && j.run.Abort.Source == semconv.AbortSourceUnset {
+			outcome = semconv.RunOutcomeFailed // it says so itself, and not why
+		}
 		*d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
 		d.Evidence = j.runEvidence(&p)
@@ -118,18 +144,20 @@ func (j *judge) lastSeen() string {
 // from, and the ids of calls whose output was lost. The first case that applies is the
 // failure of the run:
 //
-//  1. a tool that ran on an input that never completed, unless the model answered it
-//  2. an output that could not be delivered, or that a retry omitted
-//  3. a request that failed, was cut by a limit or was stopped, and that no later one
+//  1. the death of the agent's process, which explains everything that it left open
+//  2. a tool that ran on an input that never completed, unless the model answered it
+//  3. an output that could not be delivered, or that a retry omitted
+//  4. a request that failed, was cut by a limit or was stopped, and that no later one
 //     recovered; but not one that was stopped because the run failed
-//  4. a deliberate end of the run, or of one of its tools
-//  5. a tool that failed, and after which the run ended
-//  6. an output that never reached the model, if the run failed and no part of it is missing,
+//  5. a deliberate end of the run, or of one of its tools
+//  6. a tool that failed, and after which the run ended
+//  7. an output that never reached the model, if the run failed and no part of it is missing,
 //     or if the conversation ended without any output of the call
-//  7. a call that no recorded tool executed, and whose output a later history lacks, if no part of the run is missing
-//  8. the run's own failure, under the same condition: a missing part might explain it
-//  9. a run without its end, or without parts that it announced
-//  10. a run that failed, or whose end was not recorded
+//  8. a call that no recorded tool executed, and whose output a later history lacks, if no part of the run is missing
+//  9. the run's own failure, under the same condition: a missing part might explain it, unless it
+//     stopped itself
+//  10. a run without its end, or without parts that it announced
+//  11. a run that failed, or whose end was not recorded
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	incomplete, undelivered, failedTool, neverAnswered, abortedTool := -1, -1, -1, -1, -1 // tools
 	var undeliveredCause semconv.Cause
@@ -147,8 +175,8 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		default:
 			missing = addIDs(missing, tool.CallID)
 		}
-		if tool.Delivery == semconv.OutputDeliverySent && tool.DeliveryError != "" {
-			recovered++ // an earlier attempt to send it failed
+		if lost == semconv.CauseUnset && j.redelivered(t) {
+			recovered++
 		}
 		class, cause := v.Tools[t].Class, v.Tools[t].Cause
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
@@ -190,6 +218,11 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	switch {
 	case run.endUnclear():
 		p = lostCall(j.nameOfCall(missing[0])) // otherwise nothing is claimed
+	case run.processDied():
+		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseProcessDied, semconv.OriginUnknown}, phase: semconv.PhaseUnknown, basis: Corroborated}
+		if run.EndedBy == semconv.RunEndProcessDied {
+			p.basis = Typed
+		}
 	case incomplete >= 0:
 		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
 	case undelivered >= 0:
@@ -213,7 +246,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 	case len(unreturned) > 0 && !run.Partial && !j.partsMissing():
 		p = lostCall(j.nameOfCall(unreturned[0]))
-	case run.Failed == Yes && j.allPartsPresent():
+	case run.Failed == Yes && j.allPartsPresent(), run.stoppedItself():
 		p = primary{classification: classification{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
 	case run.endMissing():
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}

@@ -351,12 +351,12 @@ func TestAcceptance(t *testing.T) {
 		},
 		{
 			name: "a failed run that announces nothing, and none of its requests is here",
-			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, ErrorType: "ECONNRESET"}, outcome: "incomplete",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, ErrorType: "ECONNRESET"}, outcome: "failed",
 			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", origin: semconv.OriginUnknown,
 		},
 		{
 			name: "a failed run that announces nothing, whose requests went well",
-			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: []Request{request(0, 1, answers)}}, outcome: "incomplete",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: []Request{request(0, 1, answers)}}, outcome: "failed",
 			want: "unclassified/unknown@unknown user_confirmed_retry (visible_output)", requests: []string{""}, origin: semconv.OriginUnknown,
 		},
 		{
@@ -364,7 +364,7 @@ func TestAcceptance(t *testing.T) {
 			run: Run{
 				Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: []Request{request(0, 1, calls("a"))},
 				Tools: []Tool{tool(1, 2, "a", semconv.ToolEffectIdempotent, ok)},
-			}, outcome: "incomplete",
+			}, outcome: "failed",
 			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", requests: []string{""}, origin: semconv.OriginUnknown,
 		},
 		{
@@ -561,6 +561,33 @@ func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	v = Judge(&r)
 	assert.Equal(t, semconv.ClassUnclassified, v.Run.Class)
 	assert.Contains(t, v.Run.Summary, somethingFailed)
+}
+
+// An agent that stopped at a limit of its own, or at a guard, failed: no part that may be missing
+// explains it. Any other error of a run whose parts are not counted may be that of a missing part.
+func TestRunThatStoppedItself(t *testing.T) {
+	called := Request{
+		Start: at(1), End: at(2), Ended: semconv.StreamEndTerminalEvent, Basis: Typed,
+		Phase: semconv.PhaseStreamEnd, Finish: FinishToolCalls, CallIDs: []string{"a"},
+	}
+	ran := tool(2, 3, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	for errorType, want := range map[string]string{
+		"agents.exceptions.MaxTurnsExceeded":   "application_error/run_error@unknown user_confirmed_retry (tool_side_effect)",
+		"MaxTurnsExceededError":                "application_error/run_error@unknown user_confirmed_retry (tool_side_effect)",
+		"langgraph.errors.GraphRecursionError": "application_error/run_error@unknown user_confirmed_retry (tool_side_effect)",
+		"InputGuardrailTripwireTriggered":      "application_error/run_error@unknown user_confirmed_retry (tool_side_effect)",
+		"ValueError":                           "unclassified/unknown@unknown user_confirmed_retry (tool_side_effect)",
+	} {
+		r := Run{Start: t0, End: at(4), Ended: Yes, Failed: Yes, ErrorType: errorType, Requests: []Request{called}, Tools: []Tool{ran}}
+		v := Judge(&r)
+		assert.Equal(t, want, words(&v.Run), errorType)
+		if errorType != "ValueError" {
+			assert.Equal(t, semconv.RunOutcomeFailed, v.Run.Outcome, errorType)
+		}
+		r.Failed = No
+		v = Judge(&r)
+		assert.NotEqual(t, semconv.RunOutcomeFailed, v.Run.Outcome, "the framework handled %s", errorType)
+	}
 }
 
 // If the last request asked for tools, the end of the run was not recorded, unless the run

@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"slices"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -35,22 +36,34 @@ func (r *Request) waited() time.Duration {
 
 // findStalls classifies again the requests that their caller closed after silence and then
 // sent once more: it was waiting for the answer, and its own timer ended that. If parts of
-// the run may be missing, the next request is not known.
+// the run may be missing, the next request is not known. A request that was not sent again, but
+// was closed after as long a silence as one before it that was, met the same timer: its caller
+// has given up.
 func (j *judge) findStalls() {
 	if j.run.Partial {
 		return
 	}
+	var timers []time.Duration
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
-		if c := j.classifications[i]; c.class != semconv.ClassLocalAbort || c.cause != semconv.CauseConsumerClosed && c.cause != semconv.CauseUnknown || r.silence() == 0 {
+		if c := j.classifications[i]; c.class != semconv.ClassLocalAbort || c.cause != semconv.CauseConsumerClosed && c.cause != semconv.CauseUnknown {
 			continue
 		}
-		if j.repeatedAfter(pos) {
+		silence := r.silence()
+		repeated := silence > 0 && j.repeatedAfter(pos)
+		if repeated {
+			timers = append(timers, silence)
+		}
+		if repeated || silence > 0 && slices.ContainsFunc(timers, func(t time.Duration) bool { return sameTimer(t, silence) }) {
 			j.classifications[i] = classification{semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginCallerTimer}
 			j.states[i] = stateFailed
 		}
 	}
 }
+
+// sameTimer reports whether two silences are as long as one timer makes them: within a
+// twentieth of each other.
+func sameTimer(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/20 }
 
 // repeatedAfter reports whether the first request that began after the one at this position
 // had ended is a further attempt of it.

@@ -64,3 +64,35 @@ func TestSilence(t *testing.T) {
 		})
 	}
 }
+
+// The last attempt is not sent again: the caller has given up. It met the same timer as those
+// before it, if it was as silent for as long.
+func TestCallerGivesUpByItsOwnTimer(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	attempt := func(n int, silence time.Duration) Request {
+		begin := start.Add(time.Duration(n) * time.Hour)
+		return Request{
+			Start: begin, End: begin.Add(5*time.Second + silence), Attempt: n, Basis: Typed, Status: 200, Phase: semconv.PhaseReasoning, Finish: FinishMissing,
+			Ended: semconv.StreamEndConsumerClosed, Abort: Abort{Source: semconv.AbortSourceConsumer}, Events: Counted(3), LastProgress: 5 * time.Second,
+			Text: Counted(0), ToolInputsStarted: Counted(0), ToolCalls: Counted(0), HistoryCalls: []string{}, HistoryOutputs: []string{}, ProviderTools: []string{},
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		last    time.Duration
+		outcome semconv.RunOutcome
+		origin  semconv.Origin
+	}{
+		{"as long", 30 * time.Second, semconv.RunOutcomeFailed, semconv.OriginCallerTimer},
+		{"nearly as long", 31 * time.Second, semconv.RunOutcomeFailed, semconv.OriginCallerTimer},
+		{"longer", 40 * time.Second, semconv.RunOutcomeAborted, semconv.OriginLocal},
+		{"shorter", 12 * time.Second, semconv.RunOutcomeAborted, semconv.OriginLocal},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run := Run{Requests: []Request{attempt(1, 30*time.Second), attempt(2, 30*time.Second), attempt(3, tt.last)}}
+			v := Judge(&run)
+			assert.Equal(t, tt.outcome, v.Run.Outcome)
+			assert.Equal(t, tt.origin, v.Requests[2].Origin)
+		})
+	}
+}

@@ -53,10 +53,11 @@ func TestSummariesPage(t *testing.T) {
 	}
 	has(failureText(&Diagnosis{Class: semconv.ClassProviderError, Origin: semconv.OriginGateway}, k))
 	has(failureText(&Diagnosis{Class: semconv.ClassUnclassified}, &risk{incomplete: true}))
+	has(textRelayed)
 	_, shutdown, _ := strings.Cut(failureText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseShutdown}, k), "(")
 	has(strings.TrimSuffix(shutdown, ")"))
 	for _, phase := range semconv.PhaseValues() {
-		if words := phaseText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Phase: phase}); words != "" {
+		if words := phaseText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Phase: phase}, k); words != "" {
 			has("| `" + phase.String() + "` | " + words + " |")
 		}
 	}
@@ -479,4 +480,14 @@ func TestNamesThatAreShown(t *testing.T) {
 	assert.Empty(t, safeName("a name"))
 	assert.Equal(t, "The tool "+long, toolNamed("A", long))
 	assert.Equal(t, "A tool", toolNamed("A", long+"n"))
+}
+
+// An answer that did not stream may have a text and an error: the text is not said to be missing.
+func TestSummaryOfATextWithAnError(t *testing.T) {
+	r := Request{
+		Start: t0, End: at(1), Ended: semconv.StreamEndTerminalEvent, Basis: Typed, Phase: semconv.PhaseResponseStarted, Status: 200,
+		Provider: ProviderError{Kind: semconv.ProviderErrorKindServerError, InBand: true}, Text: Counted(1),
+	}
+	v := Judge(&Run{Requests: []Request{r}})
+	assert.True(t, strings.HasPrefix(v.Requests[0].Summary, "The model provider reported an error (internal server error). "), v.Requests[0].Summary)
 }

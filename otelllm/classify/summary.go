@@ -14,8 +14,13 @@ import (
 func summarize(d *Diagnosis, k *risk) {
 	var b strings.Builder
 	b.Grow(256)
-	b.WriteString(failureText(d, k))
-	if during := phaseText(d); during != "" {
+	if k.relayed {
+		b.WriteString(textRelayed)
+		b.WriteString(lowerFirst(failureText(d, k)))
+	} else {
+		b.WriteString(failureText(d, k))
+	}
+	if during := phaseText(d, k); during != "" {
 		b.WriteByte(' ')
 		b.WriteString(during)
 	}
@@ -127,6 +132,12 @@ func failureText(d *Diagnosis, k *risk) string {
 		}
 		return "The agent reported a failure that none of its model calls or tools explains"
 	case semconv.ClassRunAbandoned:
+		if cause == semconv.CauseProcessDied {
+			if k.basis == Typed {
+				return "The agent's process died before the run ended: it was killed, or it crashed"
+			}
+			return "The run never ended, nothing was recorded for a long time, and no process is known that could continue it"
+		}
 		if cause == semconv.CauseMissingChildren {
 			return "The record of the run is incomplete: requests or tools that it announced never arrived"
 		}
@@ -144,6 +155,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		return "Something failed, but nothing recorded shows what"
 	}
 }
+
+// textRelayed precedes the failure of a gateway's own request, of which this one got an error.
+const textRelayed = "A gateway answered with an error, because "
 
 // textProviderError is the clause for an error that the provider itself reported.
 const textProviderError = "The model provider reported an error"
@@ -296,7 +310,7 @@ func plural(n int64, unit string) string {
 
 // phaseText returns when it happened, for classes that can occur at any point of a stream.
 // It returns "" if the cause already says so.
-func phaseText(d *Diagnosis) string {
+func phaseText(d *Diagnosis, k *risk) string {
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassLocalAbort, semconv.ClassStreamInterrupted,
 		semconv.ClassProtocolViolation, semconv.ClassProviderError:
@@ -310,12 +324,15 @@ func phaseText(d *Diagnosis) string {
 	case semconv.PhaseBeforeConnection:
 		return "before a connection was established"
 	case semconv.PhaseAwaitingResponse:
-		if d.Class == semconv.ClassProviderError {
+		if d.Class == semconv.ClassProviderError || k.relayed {
 			return ""
 		}
 		return "before the model began to respond"
 	case semconv.PhaseResponseStarted:
-		if d.Class == semconv.ClassProviderError {
+		if k.text == Yes && !k.otherText {
+			return "" // an answer that did not stream
+		}
+		if d.Class == semconv.ClassProviderError || k.relayed {
 			return "before any output"
 		}
 		return "just after the response began"

@@ -125,6 +125,9 @@ const maxExecutions = 16
 // the request that was looked at contains.
 func (j *judge) carriedCounts(n int32, first int) (c toolCounts) {
 	carried := j.times(n, roleCarried)
+	if !j.carriesEach(n, first) {
+		return c
+	}
 	if first == 0 || j.expected[int(j.index.toolsFrom[n])+first-1] <= carried {
 		return j.executionCounts(n, 0, first)
 	}
@@ -150,7 +153,8 @@ func (j *judge) nameOf(effect semconv.ToolEffect, pos int, unnamed bool) string 
 			return true
 		}
 		counts := tool.Start.Before(r.End) || j.times(n, roleMade) > 0 || j.times(n, roleOpened) > 0 || unnamed && len(x.uses(n, roleMaker)) == 0
-		return counts && (tool.Start.Sub(r.Start) > clockGrain || j.times(n, roleCarried) < j.outputsExpected(int(t)))
+		return counts && (tool.Start.Sub(r.Start) > clockGrain || j.times(n, roleCarried) < j.outputsExpected(int(t)) ||
+			!j.carriesEach(n, j.countedFor(r, n, unnamed)))
 	}
 	tools := j.byEffect[effect]
 	for _, t := range tools[:min(len(tools), maxNamed)] {

@@ -320,7 +320,7 @@ func TestWaitingTool(t *testing.T) {
 		"approved, and stopped in it":      {func(r *Run) { r.Tools = append(r.Tools, ran) }, semconv.RunOutcomeIncomplete},
 		"approved, and answered":           {func(r *Run) { r.Tools, r.Requests = append(r.Tools, ran), append(r.Requests, request(4, 5, answers)) }, semconv.RunOutcomeSucceeded},
 		"approved, the next request broke": {func(r *Run) { r.Requests = append(r.Requests, request(4, 5, reset(semconv.PhaseText))) }, semconv.RunOutcomeFailed},
-		"the run failed":                   {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeIncomplete},
+		"the run failed":                   {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeFailed},
 		"parts are missing":                {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
 		"it is still running":              {func(r *Run) { r.Tools[0].End = time.Time{} }, semconv.RunOutcomeIncomplete},
 		"its end never came":               {func(r *Run) { r.Ended = No }, semconv.RunOutcomeIncomplete},
@@ -340,7 +340,7 @@ func TestReturnsCalls(t *testing.T) {
 		"nothing is said":        {func(*Run) {}, semconv.RunOutcomeUnset},
 		"another producer":       {func(r *Run) { r.ReturnsCalls = false }, semconv.RunOutcomeIncomplete},
 		"it returned":            {func(r *Run) { r.Failed = No }, semconv.RunOutcomeSucceeded},
-		"it failed":              {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeIncomplete},
+		"it failed":              {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeFailed},
 		"parts are missing":      {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
 		"the last request broke": {func(r *Run) { r.Requests = append(r.Requests, request(4, 5, reset(semconv.PhaseText))) }, semconv.RunOutcomeFailed},
 		"nothing of its last request is known": {func(r *Run) {
@@ -457,6 +457,26 @@ func TestDeliveryThatWentWellAtLast(t *testing.T) {
 	assert.Equal(t, 1, v.Run.RecoveredFailures)
 }
 
+// Nothing could be delivered of the first execution of a call, and it was executed again: a
+// delivery failed, and the run recovered from it. Until the second output arrives, it is lost.
+func TestExecutedAgainAfterAFailedDelivery(t *testing.T) {
+	first := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	first.Delivery, first.DeliveryError = semconv.OutputDeliveryFailed, "*net.OpError"
+	second := tool(3, 4, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	for _, delivery := range []semconv.OutputDelivery{semconv.OutputDeliverySent, semconv.OutputDeliveryUnset} {
+		second.Delivery = delivery
+		r := run(false, []Request{request(0, 1, calls("a")), request(5, 6, all(answers, carries("a")))}, first, second)
+		v := Judge(&r)
+		assert.Equal(t, semconv.RunOutcomeRecovered, v.Run.Outcome, delivery)
+		assert.Equal(t, 1, v.Run.RecoveredFailures, delivery)
+	}
+	second.Delivery, second.DeliveryError = semconv.OutputDeliveryFailed, "*net.OpError"
+	r := run(false, []Request{request(0, 1, calls("a"))}, first, second)
+	v := Judge(&r)
+	assert.Equal(t, semconv.CauseDeliveryFailed, v.Run.Cause)
+	assert.Zero(t, v.Run.RecoveredFailures)
+}
+
 // A tool runs while the retry is sent, and no request ever carries its output: the output
 // is lost, and the tool is part of the risk.
 func TestToolInFlightAtTheRetry(t *testing.T) {
@@ -529,5 +549,26 @@ func TestOutputCarriedByACoarseClock(t *testing.T) {
 		v := Judge(&r)
 		assert.Empty(t, v.Run.MissingOutputs, start)
 		assert.Equal(t, semconv.ClassStreamInterrupted, v.Run.Class)
+	}
+}
+
+// TestRunMarkedFailed: a run whose own span says that it failed has failed, whatever is known of its
+// parts. Only one that was cancelled may have been stopped on purpose.
+func TestRunMarkedFailed(t *testing.T) {
+	parts := map[string][]Request{
+		"no request":          nil,
+		"answered":            {request(0, 1, answers)},
+		"asks for tools":      {request(0, 1, calls("call_1"))},
+		"nothing is recorded": {{Start: at(0), End: at(1)}},
+	}
+	for name, requests := range parts {
+		r := Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: requests}
+		d := Judge(&r).Run
+		assert.Equal(t, semconv.RunOutcomeFailed, d.Outcome, name)
+		assert.Equal(t, semconv.ClassUnclassified, d.Class, name)
+		assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, d.Retry.Safety, name)
+		r.Abort.Source = semconv.AbortSourceUnknown
+		assert.NotEqual(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome, name)
+		assert.NotEqual(t, semconv.RunOutcomeFailed, Judge(&r).Run.Outcome, name)
 	}
 }

@@ -25,12 +25,17 @@ func (j *judge) askedAgain(t int) bool {
 // failedToParse reports whether the error of a tool is one of a parser of JSON: of JavaScript,
 // Python or the AI SDK.
 func (t *Tool) failedToParse() bool {
-	switch t.ErrorType[strings.LastIndexAny(t.ErrorType, ".:")+1:] {
+	switch className(t.ErrorType) {
 	case "SyntaxError", "JSONDecodeError", "InvalidToolInputError", "AI_InvalidToolInputError", "AI_JSONParseError":
 		return true
 	default:
 		return false
 	}
+}
+
+// className returns an error.type that is the name of a class without its packages.
+func className(errorType string) string {
+	return errorType[strings.LastIndexAny(errorType, ".:")+1:]
 }
 
 // inputUnsure reports whether a tool that failed may have got half an input: the request

@@ -19,6 +19,8 @@ type innerRuns struct {
 	joined  bool // the outer run has this one among its runs
 
 	failures int // of requests that were forgotten
+
+	unrecorded bool // in a copy: calls of the run ran that no recorded tool accounts for
 }
 
 // adopt adds inner to the runs within r, r to those within its parent, and so on outwards,

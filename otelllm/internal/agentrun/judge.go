@@ -21,6 +21,36 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	return d
 }
 
+// Plan returns the plan to go on with the run, on what has been seen of it so far. It is the zero
+// value for a nil run.
+func (r *Run) Plan() classify.Plan {
+	if r == nil {
+		return classify.Plan{}
+	}
+	facts := r.planFacts()
+	return classify.PlanRun(&facts)
+}
+
+// PlanSince is Plan for what began at that time or later.
+func (r *Run) PlanSince(t time.Time) classify.Plan {
+	facts := r.planFacts()
+	facts.Requests = slices.DeleteFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Before(t) })
+	facts.Tools = slices.DeleteFunc(facts.Tools, func(f classify.Tool) bool { return f.Start.Before(t) })
+	r.mu.Lock()
+	unrecorded := r.past.ranUnrecorded()
+	r.mu.Unlock()
+	if facts.AnnouncedRequests.Observed() {
+		facts.AnnouncedRequests = classify.Counted(len(facts.Requests) + facts.Inner.Requests)
+	}
+	switch {
+	case unrecorded: // the requests that show it may have begun before
+		facts.AnnouncedTools = 0
+	case facts.AnnouncedTools.Observed():
+		facts.AnnouncedTools = classify.Counted(len(facts.Tools) + facts.Inner.Tools)
+	}
+	return classify.PlanRun(&facts)
+}
+
 // judge judges the run, once a generation. Settled: nothing of it is still going on, so
 // that the judgment holds until the next generation.
 func (r *Run) judge() (j *judgment, settled bool) {
@@ -51,6 +81,26 @@ func (r *Run) Facts() (run classify.Run, settled bool) { return r.recentFacts(0)
 // recentFacts is Facts with the last parts only, as many as limit says; 0: all.
 func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
 	run, open, inner, settled := r.copyParts(limit)
+	if inner.unrecorded { // the request that made the call may not be kept
+		inner.did = inner.did.Join(unrecordedTool)
+	}
+	return r.joinInner(run, open, inner, limit, settled)
+}
+
+// planFacts are the facts for a plan, which names each call: what a tool did that is not recorded
+// is added only if requests are not kept that may show its call.
+func (r *Run) planFacts() classify.Run {
+	run, open, inner, settled := r.copyParts(0)
+	if inner.unrecorded && inner.did.Requests > 0 {
+		inner.did = inner.did.Join(unrecordedTool)
+	}
+	run, _ = r.joinInner(run, open, inner, 0, settled)
+	return run
+}
+
+// joinInner adds to the facts of a run what the runs within it did, and the requests that outlive
+// it.
+func (r *Run) joinInner(run classify.Run, open []classify.Request, inner innerRuns, limit int, settled bool) (classify.Run, bool) {
 	ended := run.Ended == classify.Yes
 	run.Inner = inner.did
 	for _, w := range inner.runs {
@@ -101,9 +151,7 @@ func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, i
 	}
 	inner = r.inner
 	inner.runs = slices.Clone(inner.runs)
-	if r.past.ranUnrecorded() { // the request that made the call may not be kept
-		inner.did = inner.did.Join(unrecordedTool)
-	}
+	inner.unrecorded = r.past.ranUnrecorded()
 	return run, open, inner, len(r.open) == 0
 }
 
@@ -159,11 +207,23 @@ func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
 // JudgeCall is JudgeRequest for a call of several attempts, in the order of their beginning.
 // What failed is the last one. Partial: there were more of them.
 func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diagnosis {
-	last := &attempts[len(attempts)-1]
-	if !classify.Failed(last) {
+	if !classify.Failed(&attempts[len(attempts)-1]) {
 		return classify.Diagnosis{}
 	}
-	var facts classify.Run
+	facts, at := r.factsAround(attempts, partial)
+	return classify.JudgeCall(&facts, at)
+}
+
+// PlanCall returns the plan to go on with a call, as JudgeCall judges it.
+func (r *Run) PlanCall(attempts []classify.Request, partial bool) classify.Plan {
+	facts, at := r.factsAround(attempts, partial)
+	return classify.PlanCall(&facts, at)
+}
+
+// factsAround returns the facts of the last parts of the run, with these attempts of a call among
+// them, and where they are.
+func (r *Run) factsAround(attempts []classify.Request, partial bool) (facts classify.Run, at []int) {
+	last := &attempts[len(attempts)-1]
 	since := last.Start
 	if r != nil {
 		facts, _ = r.recentFacts(RecentParts)
@@ -171,7 +231,7 @@ func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diag
 			since = earliest(facts.Requests)
 		}
 	}
-	at := make([]int, 0, len(attempts))
+	at = make([]int, 0, len(attempts))
 	for n := range attempts {
 		f := &attempts[n]
 		i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
@@ -187,7 +247,7 @@ func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diag
 		r.mu.Unlock()
 	}
 	facts.Partial = facts.Partial || partial
-	return classify.JudgeCall(&facts, at)
+	return facts, at
 }
 
 // JudgeTool is JudgeRequest for a tool.

@@ -13,6 +13,8 @@ import (
 // attempt that began last, and a retry is as safe as the least safe attempt. A nil *LastRequest
 // has none. It is safe for concurrent use.
 type LastRequest struct {
+	outer *LastRequest // of the context that this one's is below; nil: none
+
 	mu       sync.Mutex
 	run      *Run      // of the last attempt
 	attempts []attempt // in the order of their beginning, the last maxAttempts
@@ -33,7 +35,7 @@ type lastRequestKey struct{}
 
 // WithLastRequest returns a context for one model call, with its LastRequest.
 func WithLastRequest(ctx context.Context) (context.Context, *LastRequest) {
-	l := &LastRequest{}
+	l := &LastRequest{outer: LastRequestOf(ctx)}
 	return context.WithValue(ctx, lastRequestKey{}, l), l
 }
 
@@ -47,23 +49,62 @@ func LastRequestOf(ctx context.Context) *LastRequest {
 // the zero value, whose retry is not safe, where the last attempt did not fail, is still going
 // on, or was never made.
 func (l *LastRequest) Diagnosis() classify.Diagnosis {
-	if l == nil {
+	run, facts, more := l.soFar()
+	if len(facts) == 0 || facts[len(facts)-1].Open {
 		return classify.Diagnosis{}
+	}
+	return run.JudgeCall(facts, more)
+}
+
+// Plan returns the plan to go on with the call, on what has been seen by now. It is the zero
+// value where the last attempt is still going on, or was never made.
+func (l *LastRequest) Plan() classify.Plan {
+	run, facts, more := l.soFar()
+	if len(facts) == 0 || facts[len(facts)-1].Open {
+		return classify.Plan{}
+	}
+	return run.PlanCall(facts, more)
+}
+
+// Failed reports whether the last attempt has failed by now. What begins after it is another
+// attempt then.
+func (l *LastRequest) Failed() bool {
+	last, failed := l.failure()
+	return failed || last.Status >= 400
+}
+
+// BrokeOff reports whether the last attempt has failed after its answer had begun.
+func (l *LastRequest) BrokeOff() bool {
+	last, failed := l.failure()
+	return failed && last.Status >= 200 && last.Status < 400
+}
+
+func (l *LastRequest) failure() (last classify.Request, failed bool) {
+	if _, facts, _ := l.soFar(); len(facts) > 0 {
+		last = facts[len(facts)-1]
+	}
+	return last, !last.Open && !last.Start.IsZero() && classify.Failed(&last)
+}
+
+// TextShown reports whether an attempt is known to have streamed visible text.
+func (l *LastRequest) TextShown() bool {
+	_, facts, _ := l.soFar()
+	return slices.ContainsFunc(facts, func(f classify.Request) bool { return f.Text.N() > 0 })
+}
+
+// soFar returns what is known of the attempts by now, with their run. More: there were others
+// before them.
+func (l *LastRequest) soFar() (run *Run, facts []classify.Request, more bool) {
+	if l == nil {
+		return nil, nil, false
 	}
 	l.mu.Lock()
 	run, attempts, more := l.run, slices.Clone(l.attempts), l.more
 	l.mu.Unlock()
-	if len(attempts) == 0 {
-		return classify.Diagnosis{}
+	for i := range attempts {
+		facts = append(facts, attempts[i].soFar())
 	}
-	facts := make([]classify.Request, 0, len(attempts))
-	for _, a := range attempts {
-		facts = append(facts, a.soFar())
-	}
-	if facts[len(facts)-1].Open {
-		return classify.Diagnosis{}
-	}
-	return run.JudgeCall(facts, more)
+	return run, facts, more
 }
 
 // soFar returns what is known of an attempt by now.
@@ -83,6 +124,7 @@ func (l *LastRequest) RequestBegan(q OpenRequest, run *Run) {
 	if l == nil {
 		return
 	}
+	l.outer.RequestBegan(q, run)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.attempts) == maxAttempts {
@@ -96,6 +138,7 @@ func (l *LastRequest) RequestJoined(q OpenRequest, run *Run) {
 	if l == nil {
 		return
 	}
+	l.outer.RequestJoined(q, run)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.attempts); n > 0 && l.attempts[n-1].open == q {
@@ -108,6 +151,7 @@ func (l *LastRequest) RequestEnded(q OpenRequest, facts *classify.Request) {
 	if l == nil {
 		return
 	}
+	l.outer.RequestEnded(q, facts)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.attempts {

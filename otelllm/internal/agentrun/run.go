@@ -232,6 +232,10 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 			failed, summary := ended.Failed == classify.Yes, ""
 			if d := r.verdict(); d.Outcome != semconv.RunOutcomeUnset {
 				attrs = spanfacts.AppendRunVerdict(attrs, &d)
+				if d.Failed() {
+					plan := r.Plan()
+					attrs = spanfacts.AppendPlan(attrs, &d, &plan)
+				}
 				if d.Outcome == semconv.RunOutcomeFailed {
 					failed, summary = true, d.Summary
 				}
@@ -418,6 +422,12 @@ func (r *Run) ToolOf(callID string) *Tool {
 		}
 	}
 	return nil
+}
+
+// ExecutedSince reports whether the last tool that executes this call began at that time or later.
+func (r *Run) ExecutedSince(callID string, t time.Time) bool {
+	tool := r.ToolOf(callID)
+	return tool != nil && !tool.begun.Before(t)
 }
 
 func (r *Run) toolOf(callID string) *Tool {

@@ -57,11 +57,15 @@ type ToolConfig struct {
 }
 
 // StartTool starts the execution of a tool call and its span, `execute_tool {tool}`. It
-// belongs to the run of ctx, which from then on counts as one that records every tool.
+// belongs to the run of ctx, which from then on counts as one that records every tool. The model
+// calls of a tool of a run are no attempts of the call during which it runs.
 func StartTool(ctx context.Context, c ToolConfig) (context.Context, *Tool) {
 	t := &Tool{ctx: ctx, run: Of(ctx), callID: wire.SafeID(c.CallID), live: c.Live}
 	if t.run != nil {
 		t.live, c.TracerProvider = t.run.Live, nil
+		if LastRequestOf(ctx) != nil { // the run knows of what the tool does
+			ctx = context.WithValue(ctx, lastRequestKey{}, (*LastRequest)(nil))
+		}
 	}
 	t.begun = time.Now()
 	t.facts = classify.Tool{Start: t.begun, CallID: t.callID, Name: wire.SafeName(c.Name), Effect: c.Effect}

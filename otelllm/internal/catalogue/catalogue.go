@@ -247,6 +247,10 @@ func serverName(value string) string {
 // IntermediaryStatus reports whether only a server in front of a provider has a status.
 func IntermediaryStatus(status int) bool { return intermediaryStatuses[status] }
 
+// IntermediaryType reports whether only a server in front of a provider writes errors of this
+// type. It has not passed on a provider's.
+func IntermediaryType(typ string) bool { return ownTypes[normalName(typ)] }
+
 // NamedHistory returns what a code says is wrong with a history; unset: nothing.
 func NamedHistory(code string) semconv.ProviderErrorHistory {
 	r, _ := findName(normalName(code), 0)

@@ -42,7 +42,7 @@ var intermediaryStatuses = map[int]bool{
 }
 
 // What only the answers have that such a server makes itself: values of the header Server,
-// headers, and words of the body.
+// headers, types of error objects, and words of the body.
 var (
 	ownServers = map[string]bool{
 		"akamaighost":                         true,
@@ -54,6 +54,10 @@ var (
 		"squid":                               true,
 		"varnish":                             true,
 		"zscaler":                             true,
+	}
+	ownTypes = map[string]bool{
+		"new_api_error": true,
+		"one_api_error": true,
 	}
 	ownHeaders = [...]string{
 		"x-vercel-error",

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // QuotedNames returns the first known code and the first known type that a message quotes as
@@ -67,8 +68,10 @@ func isQuote(b byte) bool { return b == '"' || b == '\'' }
 // quotedStatus finds an HTTP error status that a message quotes: as a member of an object, in
 // JSON or in Python's notation, or in words such as "Error code: 400" and "HTTP 400"; or the
 // exception that LiteLLM, and the SDKs that it calls, have for one.
-var quotedStatus = regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
-	`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
+var quotedStatus = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
+		`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
+})
 
 // exceptions are the statuses of LiteLLM's exceptions.
 // https://docs.litellm.ai/docs/exception_mapping
@@ -86,7 +89,7 @@ const maxQuoted = 16
 func QuotedStatus(message []byte) int {
 	text, _, _ := strings.Cut(strings.ToLower(normalMessage(message)), "error doing the fallback")
 	status := 0
-	for _, found := range quotedStatus.FindAllStringSubmatch(text, maxQuoted) {
+	for _, found := range quotedStatus().FindAllStringSubmatch(text, maxQuoted) {
 		n, ok := exceptions[found[2]]
 		if !ok {
 			n, _ = strconv.Atoi(found[1])

@@ -70,8 +70,13 @@ func (c *markedContext) Value(key any) any {
 
 // RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, a := t.prepare(req)
+	ctx, a, err := t.prepare(req)
 	switch {
+	case err != nil:
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, err
 	case a != nil:
 		return t.send(ctx, a, req)
 	case ctx != nil:
@@ -87,12 +92,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // prepare begins to record req, as begin does, if it is a model call that is not recorded
-// already. A panic of what the application registered (a sampler, a span processor, a
-// meter) ends the recording only.
-func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt) {
+// already. It returns an error if the call is not admitted. A panic of what the application
+// registered (a sampler, a span processor, a meter) ends the recording only.
+func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			ctx, a = nil, nil
+			ctx, a, err = nil, nil, nil
 			telemetry.ReportPanic(p)
 		}
 	}()
@@ -100,9 +105,30 @@ func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt)
 	defer preview.Close()
 	protocol, sure, ok := t.Config.Recogniser.Recognise(preview)
 	if !ok || req.Context().Value(attemptKey{}) != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return t.begin(req.Context(), req, preview, protocol, sure)
+	caller := req.Context()
+	if agentrun.Admitted(caller) {
+		contents, read := preview.Contents(protocol)
+		if err := admit(req, sure, &contents, read); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, a = t.begin(caller, req, preview, protocol, sure)
+	return ctx, a, nil
+}
+
+// admit asks whether req may be sent. A request that follows a redirect is part of one that was
+// admitted.
+func admit(req *http.Request, sure bool, contents *httpcall.Contents, read bool) error {
+	if req.Response != nil || !sure && !httpcall.IsCall(req, contents) {
+		return nil
+	}
+	var outputs []string
+	if read {
+		outputs = contents.HistoryOutputs
+	}
+	return agentrun.Admit(req.Context(), req.URL.Host, outputs)
 }
 
 // begin starts the attempt, and returns it with the context that holds its span.

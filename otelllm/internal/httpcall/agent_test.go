@@ -55,10 +55,21 @@ func TestOtherSignsOfAgents(t *testing.T) {
 	}
 }
 
-// The client that fills the inputs of calls is recognised by its User-Agent, and at its
-// provider's host where the application has one of its own.
+// filled reports whether a call that a clean end leaves open counts as complete.
+func filled(t *testing.T, req *http.Request) bool {
+	t.Helper()
+	p, _, ok := (&Recogniser{}).Recognise(NewPreview(req))
+	require.True(t, ok)
+	d := p.NewDecoder("text/event-stream")
+	d.Write([]byte("data: " + `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"pa"}}]}}]}` + "\n\n"))
+	d.Close()
+	return d.State().ToolInputsCompleted == 1
+}
+
+// A client that may fill the inputs of calls is one whose User-Agent names none that is known to
+// check them, or the one provider of the AI SDK that does, also at its host where the application
+// has a User-Agent of its own.
 func TestFillsInputs(t *testing.T) {
-	const open = "data: " + `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"pa"}}]}}]}` + "\n\n"
 	const here, there = "http://127.0.0.1/v1/chat/completions", "https://openrouter.ai/api/v1/chat/completions"
 	const library = "ai-sdk/provider-utils/5.0.42 runtime/node.js/24"
 	for _, tt := range []struct {
@@ -76,20 +87,32 @@ func TestFillsInputs(t *testing.T) {
 		{"opencode/1.2.3 " + library, here, false},
 		{"ai-sdk/openai-compatible/2.0.0 " + library, there, false},
 		{library + " ai-sdk/openai/3.0.0", there, false},
-		{"OpenAI/Python 2.1.0", there, false},
+		{"ai-sdk-openai/4.0.118 ai-sdk-provider-utils/5.0.81 node.js/v24.0.0", here, false},
+		{"ai-sdk-openrouter/4.0.0 ai-sdk-provider-utils/5.0.81", here, true},
+		{"mine/1 ai-sdk-provider-utils/5.0.81", there, true},
+		{"OpenAI/Go 3.1.0", here, false},
+		{"Go-http-client/1.1", here, false},
+		{"google-genai-sdk/1.62.0 gl-go/go1.26", here, false},
+		{"codex_cli_rs/0.169.0 (Linux)", here, false},
+		{"claude-cli/2.1.330 (external, cli)", here, false},
+		{"OpenAI/Python 2.1.0", there, true},
+		{"langchainjs-openai/1.0.0 OpenAI/JS 6.1.0", here, true},
+		{"Anthropic/JS 0.122.0", here, true},
 		{"Mozilla/5.0 (X11; Linux x86_64)", there, true},
-		{"Mozilla/5.0 (X11; Linux x86_64)", here, false},
-		{"", there, false},
-		{"", here, false},
+		{"Mozilla/5.0 (X11; Linux x86_64)", here, true},
+		{"", there, true},
+		{"", here, true},
 	} {
 		req, err := http.NewRequest(http.MethodPost, tt.target, strings.NewReader(`{"model":"m","messages":[]}`))
 		require.NoError(t, err)
 		req.Header.Set("User-Agent", tt.agent)
-		p, _, ok := (&Recogniser{}).Recognise(NewPreview(req))
-		require.True(t, ok)
-		d := p.NewDecoder("text/event-stream")
-		d.Write([]byte(open))
-		d.Close()
-		assert.Equal(t, tt.fills, d.State().ToolInputsCompleted == 1, "%s at %s", tt.agent, tt.target)
+		assert.Equal(t, tt.fills, filled(t, req), "%s at %s", tt.agent, tt.target)
 	}
+	// Without a User-Agent Go's client adds its own to what it sends. What it has received or passes
+	// on is of a client that has none.
+	req, err := http.NewRequest(http.MethodPost, here, strings.NewReader(`{"model":"m","messages":[]}`))
+	require.NoError(t, err)
+	assert.False(t, filled(t, req))
+	req.RequestURI = "/v1/chat/completions"
+	assert.True(t, filled(t, req))
 }

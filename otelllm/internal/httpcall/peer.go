@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -43,31 +44,48 @@ func namesAgent(req *http.Request) bool {
 	return false
 }
 
-// fillsInputs reports whether the client of a request is @openrouter/ai-sdk-provider from 2.5.0
-// on. At a clean end of the stream it executes a call whose input is an open JSON value, with {}
-// as its input: run with 2.5.0, 2.8.1, 2.9.1, 2.10.0, 3.0.0 and 3.1.0, while 1.5.4 and 2.0.0 to
-// 2.3.3 do not (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558, November 2026).
+// checkingClients are the beginnings of the products in a User-Agent whose clients execute no call
+// with half an input: the SDKs for Go give the input as it is, the AI SDK and the agents check or
+// report it. Played with a clean end within the input (examples/e2e/agents, end_tool_input).
+var checkingClients = [...]string{
+	"OpenAI/Go", "Anthropic/Go", "gl-go/", "aws-sdk-go-v2/", "Go-http-client/",
+	"ai-sdk/", "opencode/", "codex_", "codex-", "claude-cli/",
+}
+
+// fillsInputs reports whether the client of a request may execute a call of which it got the
+// beginning of the input, if the stream ends without an error. LangChain for JavaScript does, and
+// Cline: they repair the JSON (https://github.com/langchain-ai/langchainjs/pull/11471, November
+// 2026). Such clients name only the SDK below them, or nothing, so that it is assumed of each client
+// that is not known to check. A request that this program sends without a User-Agent gets that of
+// Go's client on the way.
 //
-// It names itself in the User-Agent unless the application has one of its own. Then only the
-// library below it is named, which is that of every provider of the AI SDK: at OpenRouter's host
-// this is the likely one, elsewhere it is not. A browser sets its own.
+// Of the AI SDK's providers @openrouter/ai-sdk-provider executes such a call from 2.5.0 on, with {}
+// as its input: run with 2.5.0, 2.8.1, 2.9.1, 2.10.0, 3.0.0 and 3.1.0, while 1.5.4 and 2.0.0 to
+// 2.3.3 do not (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). It names itself in
+// the User-Agent unless the application has one of its own. Then only the library below it is
+// named, which is that of every provider of the AI SDK: at OpenRouter's host this is the likely
+// one, elsewhere it is not.
 func fillsInputs(req *http.Request) bool {
 	const name, library, family = "ai-sdk/openrouter/", "ai-sdk/provider-utils/", "ai-sdk/"
 	agent := Value(req.Header, "User-Agent")
-	atHost := hostProvider(req.URL.Hostname()) == "openrouter"
-	unnamed := atHost && strings.HasPrefix(agent, "Mozilla/")
+	_, given := req.Header["User-Agent"]
+	checks, unnamed := !given && req.RequestURI == "", false
 	for product := range strings.FieldsSeq(agent) {
+		if provider, ok := strings.CutPrefix(product, "ai-sdk-"); ok {
+			product = family + provider // as version 7 of the AI SDK writes it
+		}
 		if version, ok := strings.CutPrefix(product, name); ok {
 			return !reportsCut(version)
 		}
 		switch {
 		case strings.HasPrefix(product, library):
-			unnamed = atHost
+			unnamed = hostProvider(req.URL.Hostname()) == "openrouter"
 		case strings.HasPrefix(product, family):
 			return false // another provider of the AI SDK
 		}
+		checks = checks || slices.ContainsFunc(checkingClients[:], func(client string) bool { return strings.HasPrefix(product, client) })
 	}
-	return unnamed
+	return unnamed || !checks
 }
 
 // reportsCut reports whether this version of @openrouter/ai-sdk-provider does not execute a call

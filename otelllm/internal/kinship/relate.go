@@ -32,6 +32,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 		t.bySummary(r, tr, session)
 	}
 	t.preferOwnCalls(tr)
+	t.preferWaiting(r)
 	found := t.found
 	defer clear(found)
 	if len(found) > 1 {
@@ -84,6 +85,27 @@ func (t *Tracker) preferOwnCalls(tr *wire.Transcript) {
 	if len(t.found) > 1 && slices.ContainsFunc(t.found, func(f reading) bool { return t.ownCallFollows(f.request, tr, f.from) }) {
 		t.found = slices.DeleteFunc(t.found, func(f reading) bool { return f.request.answer.Result == Unobserved })
 	}
+}
+
+// preferWaiting leaves out the readings of runs that are over or only wait for a repetition, if the client of r is known to be
+// the same, and one other run waits for the outputs that r has. An agent that does a task again,
+// under a model that gives the same ids to its calls each time, sends the same histories.
+func (t *Tracker) preferWaiting(r *Request) {
+	if len(t.found) < 2 || !r.known {
+		return
+	}
+	waiting := slices.IndexFunc(t.found, func(f reading) bool { return f.relation == Step && f.request.awaitsOutputs() })
+	if waiting < 0 {
+		return
+	}
+	one := t.found[waiting]
+	for i, f := range t.found {
+		if run := f.request.Run; i != waiting && !run.over && !run.Answered() {
+			return
+		}
+	}
+	clear(t.found)
+	t.found = append(t.found[:0], one)
 }
 
 // isFailedStepOf reports whether r is the step that continues before, or a further attempt
@@ -217,8 +239,8 @@ func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 				}
 			case twins.more && !t.ownCallFollows(earlier, tr, point.Before):
 			default:
-				if relation, ok := earlier.continuedBy(tr, &point); ok {
-					t.add(reading{earlier, relation, point.Before})
+				if q, relation := earlier.attemptContinuedBy(tr, &point); q != nil {
+					t.add(reading{q, relation, point.Before})
 					continued = true
 				}
 			}
@@ -281,6 +303,25 @@ func (r *Request) soFar() Answer {
 		return r.live()
 	}
 	return r.answer
+}
+
+// attemptContinuedBy returns what of r is continued by a request that has r's history up to this
+// point and more: r itself, or an attempt before it that failed after it had handed calls over. An
+// agent that made them while it sent r has their outputs afterwards. It returns nil if the
+// request cannot have come from either.
+func (r *Request) attemptContinuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) (*Request, Relation) {
+	if relation, ok := r.continuedBy(tr, point); ok {
+		return r, relation
+	}
+	for n := 0; r.Relation == Again && r.Before != nil && n < maxRequests; n++ {
+		if r = r.Before; !r.undelivered() || r.Run.over {
+			continue
+		}
+		if relation, ok := r.continuedBy(tr, point); ok && relation == Step {
+			return r, Step
+		}
+	}
+	return nil, 0
 }
 
 // continuedBy returns what a request is that has r's history up to this point and more.

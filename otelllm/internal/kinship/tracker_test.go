@@ -724,3 +724,88 @@ func TestManyRunsOfOneSession(t *testing.T) {
 	}
 	checkBooks(t, s.Tracker)
 }
+
+// A request with the outputs of calls that an attempt had handed over before it failed, and that
+// the attempts after it did not know, goes on with the run: whatever the ids are, and whatever the
+// attempts after it came to, unless another agent may have made the same calls.
+func TestOutputsAfterAnAttemptWithoutThem(t *testing.T) {
+	for _, id := range []string{id1, "call_0", "functions.pay:0", "call_e2e_5Yq8"} {
+		for name, after := range map[string][]Answer{
+			"answered":         {text()},
+			"failed":           {failed("reset")},
+			"failed, answered": {cut(), text()},
+		} {
+			broken := Answer{Result: Failed, Way: "reset", Calls: []Call{{ID: id, Name: "f"}}}
+			then := []any{user("a task"), callItem(id), outputItem(id)}
+
+			s := newScript(t)
+			first := s.begin(0, user("a task"))
+			s.end(first, broken)
+			for _, answer := range after {
+				again := s.begin(time.Second, user("a task"))
+				require.Equal(t, Again, again.Relation)
+				s.end(again, answer)
+			}
+			step := s.begin(time.Second, then...)
+			assert.Equal(t, Step, step.Relation, "%s %s", id, name)
+			assert.Same(t, first.Run, step.Run, "%s %s", id, name)
+			assert.Equal(t, []Observed{{Call: Call{ID: id, Name: "f"}, Sent: true}}, step.Observed, "%s %s", id, name)
+			s.end(step, text())
+			assert.False(t, s.begin(time.Second, then...).Relation.Joins(), "%s %s: it has been answered", id, name)
+
+			s = newScript(t)
+			first = s.begin(0, user("a task"))
+			twin := s.begin(0, user("a task"))
+			require.NotSame(t, first.Run, twin.Run)
+			s.end(first, broken)
+			s.end(twin, calls(id))
+			other := s.begin(time.Second, then...)
+			assert.NotSame(t, first.Run, other.Run, "%s: another agent may have made the call", id)
+
+			s = newScript(t)
+			first = s.begin(0, user("a task"))
+			s.end(first, broken)
+			s.end(s.begin(time.Second, user("a task")), text())
+			unlike := s.begin(time.Second, user("a task"), callItem(id+"7"), outputItem(id+"7"))
+			assert.NotSame(t, first.Run, unlike.Run, "%s: another call", id)
+		}
+	}
+}
+
+// An agent that does the same task again sends the same histories, if its model gives the same ids
+// to its calls: what has the outputs goes on with the run that waits for them. Other clients may
+// say the same words, so theirs do not.
+func TestSameTaskAgain(t *testing.T) {
+	step := []any{user("a task"), callItem("call_0"), outputItem("call_0")}
+	for name, known := range map[string]bool{"one agent": true, "anyone": false, "one agent, at once": true} {
+		s := newScript(t)
+		s.config.Alone = known
+		pause := time.Minute
+		if name == "one agent, at once" {
+			pause = time.Second
+		}
+		var first *Run
+		for range 3 {
+			b := s.begin(time.Second, user("a task"))
+			s.end(b, calls("call_0"))
+			next := s.begin(time.Second, step...)
+			s.end(next, text())
+			if first == nil {
+				first = b.Run
+				require.Same(t, first, next.Run, name)
+			} else {
+				assert.NotSame(t, first, b.Run, name)
+				assert.Equal(t, known, b.Run == next.Run, name)
+			}
+			s.expire(pause)
+		}
+
+		s = newScript(t)
+		s.config.Alone = known
+		one, two := s.begin(time.Second, user("a task")), s.begin(0, user("a task"))
+		s.end(one, calls("call_0"))
+		s.end(two, calls("call_0"))
+		either := s.begin(time.Second, step...)
+		assert.False(t, either.Relation.Joins(), "%s: both wait", name)
+	}
+}

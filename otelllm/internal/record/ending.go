@@ -137,7 +137,8 @@ func (r *Recorder) explain(e *Ending, now time.Time) {
 // ofResponse decides how a request ended whose response had begun. What began first is the
 // cause: what the stream itself said comes before how the reading of it stopped, and a
 // violation of the protocol comes before the close by which a consumer answers it. A
-// violation that the answer outlived to its complete end does not count.
+// violation that the answer outlived to its complete end does not count, unless a part of the
+// answer is missing because of it.
 //
 // Status is the HTTP status or 0; unexpected says that it is no error and no answer
 // either; foreign says that the request was no model call. State is what the body said,
@@ -157,7 +158,11 @@ func (e *Ending) ofResponse(status int, unexpected, foreign bool, st *wire.State
 	case st.Complete && (st.Terminal || e.Reason != Failed || e.aborted() || e.timedOut()):
 		// The answer is whole. Without the terminal event it is so when this side
 		// closed the stream, or when the stream ended cleanly.
-		return outcome{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
+		o := outcome{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
+		if st.Broken {
+			o.transport = inBody(semconv.TransportCauseMalformedEvent)
+		}
+		return o
 	case contentless(status) && empty(st) && !st.Terminal && st.Violation == semconv.TransportCauseUnset:
 		return outcome{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
 	case st.GaveUp:

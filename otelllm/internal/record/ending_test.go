@@ -88,6 +88,9 @@ func TestOfResponse(t *testing.T) {
 		{"malformed, then complete", closing{reason: EOF, state: with(func(st *wire.State) {
 			st.Complete, st.Terminal, st.Unread, st.Violation = true, true, true, semconv.TransportCauseMalformedEvent
 		})}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"an object that is broken, then complete", closing{reason: EOF, state: with(func(st *wire.State) {
+			st.Complete, st.Terminal, st.Unread, st.Broken, st.Violation = true, true, true, true, semconv.TransportCauseEventTooLong
+		})}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, transport: inBody(semconv.TransportCauseMalformedEvent)}},
 		{"malformed, then [DONE]", closing{reason: EOF, state: with(func(st *wire.State) {
 			st.Terminal, st.Unread, st.Violation = true, true, semconv.TransportCauseMalformedEvent
 		})}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},

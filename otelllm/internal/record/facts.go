@@ -20,6 +20,7 @@ func applyError(f *spanfacts.Request, asked catalogue.Request, status int, e *wi
 	})
 	f.Provider.Kind, f.Provider.History = v.Kind, v.History
 	f.Provider.Code = providerCode(e.Code, e.Type)
+	f.Provider.Intermediary = catalogue.IntermediaryType(e.Type)
 	f.RetryAfter = e.RetryAfter
 	return v
 }

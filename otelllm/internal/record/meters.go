@@ -17,6 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -26,8 +27,12 @@ type Meters struct {
 	duration genaiconv.ClientOperationDuration
 	first    genaiconv.ClientOperationTimeToFirstChunk
 	perChunk genaiconv.ClientOperationTimePerOutputChunk
-	tokens   genaiconv.ClientTokenUsage
+	tokens   genaiconv.ClientTokenUsage // not used if used is set
+	used     *usageCounters             // instead of tokens, with the latest conventions
 }
+
+// usageCounters count tokens as the GenAI conventions do since 0.1.0.
+type usageCounters struct{ input, output, cacheRead, cacheWrite, reasoning metric.Int64Counter }
 
 // The bucket boundaries are those that the conventions recommend.
 var (
@@ -35,16 +40,17 @@ var (
 	tokenBuckets = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 )
 
-// NewMeters returns the instruments of provider, or of the global provider if it is nil.
-func NewMeters(provider metric.MeterProvider) *Meters {
+// NewMeters returns the instruments of provider, or of the global provider if it is nil:
+// with the names of the GenAI conventions 0.1.0 if latest is set, else with those of 1.41.0.
+func NewMeters(provider metric.MeterProvider, latest bool) *Meters {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
-	if known := lastMeters.Load(); known != nil && known.provider == provider {
+	if known := lastMeters.Load(); known != nil && known.provider == provider && known.latest == latest {
 		return known.meters
 	}
-	m := makeMeters(provider)
-	lastMeters.Store(&metersOf{provider, m})
+	m := makeMeters(provider, latest)
+	lastMeters.Store(&metersOf{provider, latest, m})
 	return m
 }
 
@@ -54,13 +60,14 @@ var lastMeters atomic.Pointer[metersOf]
 
 type metersOf struct {
 	provider metric.MeterProvider
+	latest   bool
 	meters   *Meters
 }
 
 // makeMeters creates the instruments. Errors go to the OpenTelemetry error handler, and
 // the instrument that failed records nothing.
-func makeMeters(provider metric.MeterProvider) *Meters {
-	meter := provider.Meter(telemetry.ScopeName, metric.WithInstrumentationVersion(telemetry.Version))
+func makeMeters(provider metric.MeterProvider, latest bool) *Meters {
+	meter := telemetry.Meter(provider)
 	m := &Meters{}
 	handled := func(err error) {
 		if err != nil {
@@ -68,6 +75,10 @@ func makeMeters(provider metric.MeterProvider) *Meters {
 		}
 	}
 	var err error
+	if latest {
+		m.makeLatest(meter, handled)
+		return m
+	}
 	m.duration, err = genaiconv.NewClientOperationDuration(meter, timeBuckets)
 	handled(err)
 	m.first, err = genaiconv.NewClientOperationTimeToFirstChunk(meter, timeBuckets)
@@ -78,6 +89,45 @@ func makeMeters(provider metric.MeterProvider) *Meters {
 	handled(err)
 	return m
 }
+
+// makeLatest creates the instruments of the GenAI conventions 0.1.0.
+func (m *Meters) makeLatest(meter metric.Meter, handled func(error)) {
+	seconds := func(name, description string) metric.Float64Histogram {
+		h, err := meter.Float64Histogram("gen_ai.client.inference."+name, metric.WithUnit("s"), metric.WithDescription(description), timeBuckets)
+		handled(err)
+		return h
+	}
+	m.duration.Float64Histogram = seconds("duration", "Duration of a model call.")
+	m.first.Float64Histogram = seconds("time_to_first_chunk", "Time from the start of a model call to its first chunk.")
+	m.perChunk.Float64Histogram = seconds("time_per_output_chunk", "Time between two chunks of a stream.")
+	tokens := func(name, description string) metric.Int64Counter {
+		c, err := meter.Int64Counter("gen_ai.client.inference.usage."+name, metric.WithUnit("{token}"), metric.WithDescription(description))
+		handled(err)
+		return c
+	}
+	m.used = &usageCounters{
+		input:      tokens("input_tokens", "Input tokens used, cached ones included."),
+		output:     tokens("output_tokens", "Output tokens used, reasoning included."),
+		cacheRead:  tokens("cache_read.input_tokens", "Input tokens read from the provider's cache."),
+		cacheWrite: tokens("cache_write.input_tokens", "Input tokens written to the provider's cache."),
+		reasoning:  tokens("reasoning.output_tokens", "Output tokens used for reasoning."),
+	}
+}
+
+// add counts the tokens of one request. As the conventions ask, a number that is not known
+// counts as 0, so that the counter has a series for each request that was made. Which
+// modality the tokens have is not recorded: it is unknown.
+func (c *usageCounters) add(ctx context.Context, u wire.Usage, common []attribute.KeyValue) {
+	set := metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(common), tokenModalityKey.String("unknown"))...))
+	c.input.Add(ctx, int64(max(u.Input, 0)), set)
+	c.output.Add(ctx, int64(max(u.Output, 0)), set)
+	c.cacheRead.Add(ctx, int64(max(u.CacheRead, 0)), set)
+	c.cacheWrite.Add(ctx, int64(max(u.CacheCreation, 0)), set)
+	c.reasoning.Add(ctx, int64(max(u.Reasoning, 0)), set)
+}
+
+// tokenModalityKey is an attribute of the GenAI conventions since 0.1.0.
+const tokenModalityKey = attribute.Key("gen_ai.token.modality")
 
 // Enabled reports whether anything uses what is recorded.
 func (m *Meters) Enabled(ctx context.Context) bool { return m != nil && m.duration.Enabled(ctx) }
@@ -171,13 +221,10 @@ func (m *Meters) ended(r *Recorder, f *spanfacts.Request) {
 	if f.Streams && f.FirstChunk > 0 {
 		m.first.RecordSet(ctx, f.FirstChunk.Seconds(), set)
 	}
-	for _, u := range [...]struct {
-		tokens int
-		kind   genaiconv.TokenTypeAttr
-	}{{f.Usage.Input, genaiconv.TokenTypeInput}, {f.Usage.Output, genaiconv.TokenTypeOutput}} {
-		if u.tokens >= 0 {
-			m.tokens.RecordSet(ctx, int64(u.tokens), attribute.NewSet(append(slices.Clip(common), otelsemconv.GenAITokenTypeKey.String(string(u.kind)))...))
-		}
+	if m.used != nil {
+		m.used.add(ctx, f.Usage, common)
+	} else {
+		m.histogram(ctx, f.Usage, common)
 	}
 	if f.ErrorType != "" {
 		common = append(common, otelsemconv.ErrorTypeKey.String(boundedErrorType(f)))
@@ -189,6 +236,18 @@ func (m *Meters) ended(r *Recorder, f *spanfacts.Request) {
 		common = append(common, semconv.AbortSourceAttr(f.Abort.Source))
 	}
 	m.duration.RecordSet(ctx, f.End.Sub(f.Start).Seconds(), attribute.NewSet(common...))
+}
+
+// histogram records the tokens of one request, where they are known.
+func (m *Meters) histogram(ctx context.Context, used wire.Usage, common []attribute.KeyValue) {
+	for _, u := range [...]struct {
+		tokens int
+		kind   genaiconv.TokenTypeAttr
+	}{{used.Input, genaiconv.TokenTypeInput}, {used.Output, genaiconv.TokenTypeOutput}} {
+		if u.tokens >= 0 {
+			m.tokens.RecordSet(ctx, int64(u.tokens), attribute.NewSet(append(slices.Clip(common), otelsemconv.GenAITokenTypeKey.String(string(u.kind)))...))
+		}
+	}
 }
 
 // boundedErrorType returns the error.type of a metric. It uses a provider's own code only

@@ -33,6 +33,7 @@ type Config struct {
 	Events   bool // write the times of the facts as events
 	Verdicts bool // write the client's verdict where a request failed
 	Meters   *Meters
+	Latest   bool // write the names of the GenAI conventions 0.1.0 instead of those of 1.41.0
 	Live     *live.Registry
 	// Histories are those that providers keep; nil: none are remembered.
 	Histories *Histories
@@ -129,6 +130,7 @@ func (r *Recorder) Init(ctx context.Context, c *Config, span trace.Span, id *spa
 
 func (r *Recorder) init(ctx context.Context, c *Config, span trace.Span, id *spanfacts.Identity, start time.Time) {
 	r.ctx, r.run, r.last, r.span, r.config, r.identity, r.start = ctx, agentrun.Of(ctx), agentrun.LastRequestOf(ctx), span, c, *id, start
+	r.facts.LatestNames = c.Latest
 	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	if c.Events && span.IsRecording() {
 		r.times = r.timeline.begin()

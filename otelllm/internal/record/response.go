@@ -347,7 +347,7 @@ func (resp *response) readError(f *spanfacts.Request, asked catalogue.Request) {
 	}
 	v := applyError(f, asked, f.Status, &e)
 	f.Provider.Kind = kindByHeaders(v, r.header)
-	f.Provider.Intermediary = e.Foreign && (v.Intermediary || httpcall.Intermediary(f.Status, r.header, r.body))
+	f.Provider.Intermediary = f.Provider.Intermediary || e.Foreign && (v.Intermediary || httpcall.Intermediary(f.Status, r.header, r.body))
 }
 
 // kindByHeaders corrects a kind by what only headers say: that a CDN wants a person, or that

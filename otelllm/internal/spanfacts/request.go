@@ -86,7 +86,11 @@ type Request struct {
 	ResponseModel string
 	RequestID     string // the provider's own id for this request
 	Usage         wire.Usage
+	LatestNames   bool // the GenAI conventions' names of 0.1.0, not those of 1.41.0
 }
+
+// cacheWriteKey is the name since 0.1.0 of the GenAI conventions' cache_creation.
+const cacheWriteKey = attribute.Key("gen_ai.usage.cache_write.input_tokens")
 
 // SetFinish sets the finish reasons. Nil means not observed.
 func (r *Request) SetFinish(reasons []string) {
@@ -214,6 +218,10 @@ func (r *Request) appendResponse(dst []attribute.KeyValue) []attribute.KeyValue 
 	dst = appendString(dst, otelsemconv.GenAIResponseIDKey, r.ResponseID)
 	dst = appendString(dst, otelsemconv.GenAIResponseModelKey, r.ResponseModel)
 	dst = appendString(dst, semconv.RequestIDKey, r.RequestID)
+	cacheWrite := otelsemconv.GenAIUsageCacheCreationInputTokensKey
+	if r.LatestNames {
+		cacheWrite = cacheWriteKey
+	}
 	for _, u := range [...]struct {
 		key attribute.Key
 		n   int
@@ -221,7 +229,7 @@ func (r *Request) appendResponse(dst []attribute.KeyValue) []attribute.KeyValue 
 		{otelsemconv.GenAIUsageInputTokensKey, r.Usage.Input},
 		{otelsemconv.GenAIUsageOutputTokensKey, r.Usage.Output},
 		{otelsemconv.GenAIUsageCacheReadInputTokensKey, r.Usage.CacheRead},
-		{otelsemconv.GenAIUsageCacheCreationInputTokensKey, r.Usage.CacheCreation},
+		{cacheWrite, r.Usage.CacheCreation},
 		{otelsemconv.GenAIUsageReasoningOutputTokensKey, r.Usage.Reasoning},
 	} {
 		if u.n >= 0 {

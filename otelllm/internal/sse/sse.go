@@ -128,7 +128,11 @@ func (d *Decoder) lines(p []byte) {
 	nextLF := -1 // offset of the next \n; it is searched for again only once it has been passed
 	for at := 0; at < len(p); {
 		if !d.pending && len(d.line) == 0 && !d.cut && !d.skipping {
-			if at = d.plain(p, at); d.stopped || at == len(p) {
+			after := d.plain(p, at)
+			if after > at {
+				d.stray, d.hasField = false, true
+			}
+			if at = after; d.stopped || at == len(p) {
 				return
 			}
 		}
@@ -174,7 +178,6 @@ func (d *Decoder) lines(p []byte) {
 func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
 		if n := d.sink.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
-			d.stray, d.hasField = false, true
 			at += n
 			continue
 		}
@@ -199,7 +202,6 @@ func (d *Decoder) plain(p []byte, at int) int {
 			return at // a \r also ends a line
 		}
 		ev.Data = p[i+len("data: ") : i+n]
-		d.stray, d.hasField = false, true
 		d.sink.Event(ev)
 		at = i + n + 2
 	}

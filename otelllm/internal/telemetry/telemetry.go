@@ -6,19 +6,19 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
-const (
-	// ScopeName is the name of the instrumentation scope.
-	ScopeName = "github.com/otelllm/otelllm-go/otelllm"
-	// Version is the version of the instrumentation.
-	Version = "0.1.0"
-)
+// ScopeName is the name of the instrumentation scope.
+const ScopeName = "github.com/otelllm/otelllm-go/otelllm"
 
 // Provider returns the provider of a new span: the given one, else that which made the
 // context's span, else the global one. A remote span, or one that only carries a span
@@ -41,12 +41,30 @@ func Tracer(ctx context.Context, given trace.TracerProvider) trace.Tracer {
 	return tracerFrom(Provider(ctx, given))
 }
 
+// LatestConventions reports whether OTEL_SEMCONV_STABILITY_OPT_IN, a list with commas, asks
+// for the latest GenAI conventions: those of 0.1.0, where their names differ from 1.41.0.
+func LatestConventions() bool {
+	for word := range strings.SplitSeq(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), ",") {
+		if strings.TrimSpace(word) == "gen_ai_latest_experimental" {
+			return true
+		}
+	}
+	return false
+}
+
 // tracerOptions are made once: every span looks its tracer up.
-var tracerOptions = []trace.TracerOption{trace.WithInstrumentationVersion(Version)}
+var tracerOptions = sync.OnceValue(func() []trace.TracerOption {
+	return []trace.TracerOption{trace.WithInstrumentationVersion(Version()), trace.WithSchemaURL(otelsemconv.SchemaURL)}
+})
 
 // tracerFrom returns the tracer of this module.
 func tracerFrom(p trace.TracerProvider) trace.Tracer {
-	return p.Tracer(ScopeName, tracerOptions...)
+	return p.Tracer(ScopeName, tracerOptions()...)
+}
+
+// Meter returns the meter of this module.
+func Meter(p metric.MeterProvider) metric.Meter {
+	return p.Meter(ScopeName, metric.WithInstrumentationVersion(Version()), metric.WithSchemaURL(otelsemconv.SchemaURL))
 }
 
 // carriedOnly reports whether p is the provider of spans that only carry a span context.

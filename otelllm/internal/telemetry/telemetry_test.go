@@ -66,7 +66,8 @@ func TestTracer(t *testing.T) {
 			ended := tt.want.spans.Ended()
 			require.Len(t, ended, 1)
 			assert.Equal(t, ScopeName, ended[0].InstrumentationScope().Name)
-			assert.Equal(t, Version, ended[0].InstrumentationScope().Version)
+			assert.Equal(t, Version(), ended[0].InstrumentationScope().Version)
+			assert.Equal(t, "https://opentelemetry.io/schemas/1.41.0", ended[0].InstrumentationScope().SchemaURL)
 		})
 	}
 }

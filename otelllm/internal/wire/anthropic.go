@@ -71,6 +71,8 @@ func messagesAt(path string) (p Protocol, sure bool) {
 type messagesReader struct {
 	t     tally
 	open  callSet[int] // open blocks of calls, by index
+	begun bool         // a block has begun
+	id    string       // of the message
 	usage messagesUsage
 }
 
@@ -97,6 +99,9 @@ func (r *messagesReader) event(name, data []byte) payloadKind {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	}
+	if len(ev.typ) == 0 && ev.fault.seen {
+		ev.typ = []byte("error") // some gateways send an error without the type of the event
+	}
 	return r.apply(&ev)
 }
 
@@ -121,9 +126,14 @@ func (r *messagesReader) apply(ev *messagesEvent) payloadKind {
 	case "content_block_stop":
 		r.stopBlock(ev.index)
 	case "message_start":
-		// A second one starts the message again, as in the SDK; calls that the first one
-		// left open stay open.
-		r.open.clear()
+		id := safeID(ev.message.id)
+		if r.begun && !r.t.Terminal {
+			if id != "" && id == r.id {
+				return progress // gateways repeat it: vercel/ai#18332
+			}
+			r.restart()
+		}
+		r.id = id
 		r.begin(&ev.message)
 	case "message_delta":
 		if !r.t.Terminal {
@@ -158,7 +168,17 @@ func (r *messagesReader) delta(index int, md *messagesDelta) payloadKind {
 	return r.t.content(d)
 }
 
+// restart handles the message_start of another message within one that has blocks: what stands in front
+// of the provider has appended the answer of another attempt (Wei-Shaw/sub2api#991, vercel/ai#18331).
+// SDKs fail on it, or put both answers into one message. Without a block before it nothing is mixed:
+// Kimi sends several (MoonshotAI/Kimi-K2.5#33).
+func (r *messagesReader) restart() {
+	r.open.endAll(&r.t)
+	r.t.spoil()
+}
+
 func (r *messagesReader) startBlock(index int, b *messagesBlock) {
+	r.begun = true
 	r.open.leave(&r.t)
 	switch string(b.typ) {
 	case "text":
@@ -206,7 +226,7 @@ func (r *messagesReader) closed(cut bool) {
 	if cut || r.t.over() {
 		return
 	}
-	r.open.swallow(&r.t)
+	r.open.cleanEnd(&r.t)
 	if len(r.t.FinishReasons) > 0 {
 		r.end()
 	}
@@ -222,6 +242,8 @@ func (r *messagesReader) end() {
 	reasons := r.t.FinishReasons
 	if len(reasons) == 0 || !cutsInput([]byte(reasons[0])) {
 		r.t.handOverAll()
+	} else {
+		r.open.fill(&r.t)
 	}
 	if len(reasons) > 0 {
 		r.t.end()

@@ -14,6 +14,7 @@ import (
 func TestMessages(t *testing.T) {
 	msg := response("msg_1", "claude-x")
 	start := `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":200,"cache_read_input_tokens":3000,"cache_creation":{"ephemeral_5m_input_tokens":1},"output_tokens":1}}}`
+	other := strings.Replace(start, "msg_1", "msg_2", 1)
 	used := func(out int) func(*State) {
 		return func(s *State) {
 			s.Usage = Usage{Input: 3210, Output: out, CacheRead: 3000, CacheCreation: 200, Reasoning: -1}
@@ -85,7 +86,14 @@ func TestMessages(t *testing.T) {
 		{"two tools", "", named(tool, blockStop("1"), blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`)), all(events(3), calls("toolu_a+", "toolu_b/g+"), phase(semconv.PhaseToolCallReady))},
 		{"two tools at once", "", named(tool, blockStart("2", `{"type":"tool_use","id":"toolu_b","name":"g","input":{}}`), input, blockStop("1")), all(events(4), calls("toolu_a+", "toolu_b/g+"), phase(semconv.PhaseToolCallReady))},
 		{"text after a tool", "", named(tool, blockStop("1"), text("a")), all(events(3), texts(1), calls("toolu_a+"), phase(semconv.PhaseText))},
-		{"a message that begins anew", "", named(start, tool, open, start, tool, blockStop("1"), stop("tool_use"), end), all(msg, events(8), used(15), calls("toolu_a", "toolu_a!"), ended("tool_use"))},
+		{"another answer within a call", "", named(start, tool, open, other, tool, blockStop("1"), stop("tool_use"), end), all(msg, events(8), used(15), calls("toolu_a!~", "toolu_a!"), ended("tool_use"), spoiled)},
+		{"another answer after a call", "", named(start, tool, input, blockStop("1"), other, textStart, text("a")), all(msg, events(7), used(-1), calls("toolu_a+"), texts(1), phase(semconv.PhaseText), spoiled)},
+		{"another answer within a text", "", named(start, textStart, text("a"), other, textStart, text("b"), blockStop("0"), stop("end_turn"), end), all(msg, events(9), used(15), texts(2), ended("end_turn"), spoiled)},
+		{"another answer after the end", "", named(textStart, text("a"), stop("end_turn"), end, `{"type":"message_start","message":{"id":"msg_2"}}`), all(events(5), texts(1), ended("end_turn"), out)},
+		{"another answer after an error", "", named(textStart, text("a"), `{"type":"error","error":{"type":"api_error"}}`, other), all(events(4), texts(1), phase(semconv.PhaseText), failed(Error{Type: "api_error"}))},
+		{"message_start again within the message", "", named(start, textStart, start, text("a"), start, blockStop("0"), stop("end_turn"), start, end), all(msg, events(9), used(15), texts(1), ended("end_turn"))},
+		{"other messages before any block", "", named(start, other, textStart, text("a"), stop("end_turn"), end), all(msg, events(6), used(15), texts(1), ended("end_turn"))},
+		{"message_start several times", "", named(start, start, ping, start, textStart, text("a"), blockStop("0"), stop("end_turn"), end), all(msg, events(8), keepalives(1), used(15), texts(1), ended("end_turn"))},
 		{"a message that is whole at its start", "", named(`{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[{"type":"tool_use","id":"toolu_a","name":"f","input":{},"caller":{"type":"code_execution_20250825","tool_id":"srvtoolu_1"}}],"stop_reason":"tool_use"}}`, end), all(msg, events(2), calls("toolu_a!"), ended("tool_use"))},
 		{"a tool's id and name that are text", "", named(blockStart("1", `{"type":"tool_use","id":"my id","name":"my tool"}`)), all(events(1), calls(SafeID("my id")+"/redacted+"), phase(semconv.PhaseToolCallReady))},
 
@@ -94,6 +102,9 @@ func TestMessages(t *testing.T) {
 		{"mcp tool", "", named(blockStart("0", `{"type":"mcp_tool_use","id":"m","name":"echo","server_name":"s"}`), blockStart("1", `{"type":"mcp_tool_result","tool_use_id":"m","content":[{"type":"text","text":"secret"}]}`)), all(events(2), providerTools(1, "mcp"))},
 
 		{"error", "", named(start, text("hi"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`), all(msg, events(3), used(-1), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
+		{"error without data", "", named(text("a")) + "event: error\nid: 1\n\n", all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{}))},
+		{"error without data, after message_stop", "", named(text("a"), stop("end_turn"), end) + "event: error\n\n", all(events(4), texts(1), ended("end_turn"), out)},
+		{"error without data, cut", "", named(text("a")) + "event: error\nid: 1\n", all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"error by its name", "", "event: error\ndata: {\"error\":{\"type\":\"api_error\"}}\n\n", all(events(1), failed(Error{Type: "api_error"}))},
 		{"error in a tool's input", "", named(tool, open, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput), failed(Error{Type: "api_error"}))},
 		{"message_stop after an error", "", named(tool, blockStop("1"), `{"type":"error","error":{"type":"api_error"}}`, stop("tool_use"), end), all(events(5), calls("toolu_a+"), phase(semconv.PhaseToolCallReady), failed(Error{Type: "api_error"}))},
@@ -157,8 +168,8 @@ func TestMessagesInChunks(t *testing.T) {
 		{"cut", awsType, hi + hi[:len(hi)-5], all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"something else in it", awsType, frame("chunk", `{"data":"aGk="}`), all(events(1), unread)},
 		{"nothing in it", awsType, frame("chunk", `{}`), events(1)},
-		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(semconv.TransportCauseMalformedEvent))},
-		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), all(unread, violated(semconv.TransportCauseMalformedEvent))},
+		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), broken)},
+		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), broken},
 		{"long", awsType, chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+strings.Repeat("x", 9000)+`"}}`) + hi, all(events(2), texts(2), phase(semconv.PhaseText))},
 		{"not streaming", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":15}}`, all(msg, used, events(1), texts(1), ended("end_turn"))},
 	})

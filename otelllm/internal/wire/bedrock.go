@@ -133,7 +133,7 @@ func (r *converseReader) stopBlock(index int) {
 // early, but a reset.
 func (r *converseReader) closed(cut bool) {
 	if !r.t.Terminal && (!cut || r.t.truncated) {
-		r.open.swallow(&r.t)
+		r.open.cleanEnd(&r.t)
 	}
 }
 
@@ -150,6 +150,8 @@ func (r *converseReader) end(reason []byte) {
 	r.t.Terminal = true
 	if !cutsInput(reason) {
 		r.t.handOverAll()
+	} else {
+		r.open.fill(&r.t)
 	}
 	if len(reason) > 0 {
 		r.t.end()

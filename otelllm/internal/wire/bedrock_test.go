@@ -99,7 +99,7 @@ func TestBedrock(t *testing.T) {
 		{"two exceptions", awsType, throttled + exception("validationException", "{}"), all(events(2), failed(Error{Type: "throttlingException", RetryAfter: 2e9}))},
 
 		{"a checksum", awsType, hi + hi[:len(hi)-1] + "~" + hi, all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(malformed))},
-		{"not a payload", awsType, hi + frame("contentBlockDelta", `{"delta":`) + hi, all(events(2), texts(2), unread, phase(semconv.PhaseText), violated(malformed))},
+		{"not a payload", awsType, hi + frame("contentBlockDelta", `{"delta":`) + hi, all(events(2), texts(2), phase(semconv.PhaseText), broken)},
 		{"text", awsType, "upstream connect error", violated(malformed)},
 		{"html", awsType, "<html>", violated(semconv.TransportCauseUnexpectedContentType)},
 		{"cut within a message", awsType, hi + hi[:len(hi)-1], all(events(1), texts(1), phase(semconv.PhaseText))},

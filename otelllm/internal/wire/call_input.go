@@ -7,11 +7,12 @@ import "bytes"
 // execute a call as soon as its input is one whole JSON value, whether or not the provider
 // has said so. The zero value is an input of which nothing has arrived.
 //
-// Of numbers and literals only the characters are checked. Outside of containers, one may be
-// whole with each of its characters.
+// Of numbers only the characters are checked. Outside of containers, one may be whole with each
+// of them.
 type callInput struct {
 	state  inputState
 	hex    uint8  // in inputHex: digits of a \u escape that are due
+	due    string // in inputLiteral: the characters that are due
 	depth  uint8  // of open containers
 	arrays uint64 // which of the open containers are arrays, a bit for each
 	inName bool   // in a string: it is the name of a member
@@ -34,7 +35,8 @@ const (
 	inputString                    // within a string
 	inputEscape                    // within a string, after a backslash
 	inputHex                       // within a \u escape
-	inputScalar                    // within a number or a literal
+	inputNumber                    // within a number
+	inputLiteral                   // within true, false or null
 	inputWhole                     // the value has ended
 	inputDeep                      // it has more than maxNesting open containers, and is not followed
 	inputInvalid                   // it is not JSON
@@ -43,7 +45,7 @@ const (
 // isOpen reports whether the input is the beginning of a JSON value, or nothing yet: no
 // client can execute the call.
 func (in *callInput) isOpen() bool {
-	return in.state < inputWhole && (in.state != inputScalar || in.depth > 0)
+	return in.state < inputWhole && (in.state != inputNumber || in.depth > 0)
 }
 
 // isBroken reports whether the input, of which nothing more comes, is known not to be JSON.
@@ -125,8 +127,11 @@ func (in *callInput) next(b byte) {
 			in.state = inputString
 		}
 		return
-	case inputScalar:
-		if isScalar(b) {
+	case inputLiteral:
+		in.inLiteral(b)
+		return
+	case inputNumber:
+		if inNumber(b) {
 			return
 		}
 		in.ended()
@@ -148,11 +153,35 @@ func (in *callInput) next(b byte) {
 		}
 		in.state = inputValue
 	default:
-		if !isScalar(b) || !in.valueDue() {
-			in.state = inputInvalid
-			return
-		}
-		in.state = inputScalar
+		in.openScalar(b)
+	}
+}
+
+// literals are the literals of JSON, by their first characters.
+var literals = map[byte]string{'t': "true", 'f': "false", 'n': "null"}
+
+// openScalar begins a number or a literal.
+func (in *callInput) openScalar(b byte) {
+	word, literal := literals[b]
+	switch {
+	case !in.valueDue():
+		in.state = inputInvalid
+	case literal:
+		in.state, in.due = inputLiteral, word[1:]
+	case inNumber(b):
+		in.state = inputNumber
+	default:
+		in.state = inputInvalid
+	}
+}
+
+func (in *callInput) inLiteral(b byte) {
+	if b != in.due[0] {
+		in.state = inputInvalid
+		return
+	}
+	if in.due = in.due[1:]; in.due == "" {
+		in.ended()
 	}
 }
 
@@ -247,7 +276,7 @@ func (in *callInput) valueDue() bool {
 	return in.state == inputEmpty || in.state == inputValue || in.state == inputElement
 }
 
-// isScalar reports whether a number or a literal can have this character.
-func isScalar(b byte) bool {
-	return b-'0' <= 9 || b == '-' || b == '+' || b == '.' || b == 'E' || b-'a' < 26
+// inNumber reports whether a number can have this character.
+func inNumber(b byte) bool {
+	return b-'0' <= 9 || b == '-' || b == '+' || b == '.' || b == 'e' || b == 'E'
 }

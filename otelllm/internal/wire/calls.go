@@ -58,7 +58,7 @@ func (c *cursor) deltaPart() inputPart {
 // A client may execute a call before the provider says that its input is complete: as soon as
 // the input is one whole JSON value, or a part of the answer arrives that is not of the call.
 // The call counts as complete from then on. Only one whose input is an open JSON value was
-// executed by no client, except for those that are named: see [bedrockConverse] and [FillsInputs].
+// executed by no client that reports such an end as an error: see [bedrockConverse] and [FillsInputs].
 type callSet[K comparable] struct {
 	openSet[K, call]
 	last    K    // the call that the last part of the answer was of
@@ -114,9 +114,20 @@ func (s *callSet[K]) swallow(t *tally) {
 	}
 }
 
-// swallowAll is swallow for a client that executes even a call whose input is an open JSON
-// value.
-func (s *callSet[K]) swallowAll(t *tally) {
+// cleanEnd is swallow for the end of a body, which is an error for no client.
+func (s *callSet[K]) cleanEnd(t *tally) {
+	s.swallow(t)
+	if t.Err == nil {
+		s.fill(t)
+	}
+}
+
+// fill completes all calls if the client may execute one whose input is an open JSON value: see
+// [FillsInputs].
+func (s *callSet[K]) fill(t *tally) {
+	if !t.fills {
+		return
+	}
 	for i := range s.list {
 		t.complete(&s.list[i].value)
 	}

@@ -12,7 +12,6 @@ import (
 type openAIChat struct {
 	model string // the model in the path: an Azure deployment, Mistral on Vertex AI
 	host  string // the gen_ai.provider.name that the path shows
-	fills bool   // see [FillsInputs]
 }
 
 func (openAIChat) Name() string                    { return "openai_chat" }
@@ -21,11 +20,7 @@ func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
 var chatDecoders = decoders[chatReader, *chatReader]{envelope: chatEnvelope}
 
-func (p openAIChat) NewDecoder(ct string) Decoder {
-	d := chatDecoders.get(ct, 0)
-	d.reader.fills = p.fills
-	return d
-}
+func (openAIChat) NewDecoder(ct string) Decoder { return chatDecoders.get(ct, 0) }
 
 func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
@@ -62,29 +57,14 @@ func chatAt(path string) (p Protocol, sure bool) {
 	return nil, false
 }
 
-// FillsInputs returns p for requests of a client that executes a call with the input {} if the
-// stream ends without an error within that input. Protocols that no such client is known of
-// stay as they are.
-func FillsInputs(p Protocol) Protocol {
-	switch p := p.(type) {
-	case openAIChat:
-		p.fills = true
-		return p
-	case ofAgent:
-		return ofAgent{FillsInputs(p.Protocol)}
-	default:
-		return p
-	}
-}
-
 // chatReader reads one Chat Completions response.
 type chatReader struct {
 	t          tally
 	choices    openSet[int, chatChoice]
 	unfinished int               // number of choices that have not finished
+	strange    bool              // an object came that is no chunk, and not known
 	open       callSet[chatCall] // calls whose choice has not finished
 	executed   int               // number of provider-executed tools that the answer lists
-	fills      bool              // see [FillsInputs]
 }
 
 type chatChoice struct {
@@ -148,6 +128,10 @@ func (r *chatReader) document(data []byte) payloadKind {
 		return v
 	}
 	v := r.apply(&ch)
+	if v == content {
+		r.add(&r.t.delta) // the end of the document follows it
+		v = progress
+	}
 	if ch.deferred && ch.choices.n == 0 && !ch.fault.seen {
 		// xAI: the answer will be available later, under this id.
 		r.t.finishAs(finishDeferred)
@@ -165,9 +149,7 @@ func (r *chatReader) done() {
 		return
 	}
 	r.unstated()
-	if r.fills {
-		r.open.swallowAll(&r.t)
-	}
+	r.open.fill(&r.t)
 	r.t.Terminal = true
 	if r.t.Complete {
 		r.t.Phase = semconv.PhaseStreamEnd
@@ -176,10 +158,11 @@ func (r *chatReader) done() {
 
 // unstated completes an answer that its server has ended, and that has content but not one
 // finish reason: some servers send none in any answer. It does not complete one that ended
-// within the input of a call.
+// within the input of a call. An object that is not known may have been the end, and not a
+// good one: servers have forms of their own for an error.
 func (r *chatReader) unstated() {
 	r.open.swallow(&r.t)
-	answered := r.t.TextChunks > 0 || r.t.ToolInputsStarted > 0
+	answered := r.t.TextChunks > 0 || r.t.ToolInputsStarted > 0 || r.strange && len(r.choices.list) > 0
 	if r.t.Complete || len(r.t.FinishReasons) > 0 || !answered || r.t.ToolInputsCompleted < r.t.ToolInputsStarted {
 		return
 	}
@@ -187,7 +170,11 @@ func (r *chatReader) unstated() {
 		r.t.handOver(&r.open.list[i].value)
 	}
 	r.open.clear()
-	r.t.finishAs(finishUnstated)
+	if r.strange {
+		r.t.finishAs(finishUnrecognized)
+	} else {
+		r.t.finishAs(finishUnstated)
+	}
 	r.t.Complete = true
 }
 
@@ -195,12 +182,8 @@ func (r *chatReader) unstated() {
 // that is no JSON for whole. That includes one that passes on an error event and then finishes
 // what is open, as the AI SDK's openai-compatible provider does.
 func (r *chatReader) closed(cut bool) {
-	switch {
-	case cut:
-	case r.fills && r.t.Err == nil:
-		r.open.swallowAll(&r.t)
-	default:
-		r.open.swallow(&r.t)
+	if !cut {
+		r.open.cleanEnd(&r.t)
 	}
 }
 
@@ -219,7 +202,7 @@ func (r *chatReader) apply(ch *chatChunk) payloadKind {
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
 	} else {
-		r.t.Unread = r.t.Unread || ch.unread
+		r.t.Unread, r.strange = r.t.Unread || ch.unread, r.strange || ch.unread
 	}
 	return progress
 }
@@ -340,8 +323,11 @@ func (r *chatReader) finishCalls(choice int, reason []byte) {
 		if key.choice != choice {
 			return false
 		}
-		if !cutsInput(reason) {
+		switch {
+		case !cutsInput(reason):
 			r.t.handOver(known)
+		case r.t.fills:
+			r.t.complete(known)
 		}
 		return true
 	})

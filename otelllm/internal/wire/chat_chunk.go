@@ -135,7 +135,9 @@ func (ch *chatChunk) readChoice(c *cursor) {
 		case "text": // of Completions
 			d.text = c.filled() || d.text
 		case "finish_reason":
-			d.finish = c.str()
+			if d.finish = c.str(); noFinish(d.finish) {
+				d.finish = nil
+			}
 		case "error": // of OpenRouter, in an answer that does not stream
 			ch.fault.read(c)
 		case "logprobs", "native_finish_reason", "stop_reason", "matched_stop", "stop_sequence", "finish_details",

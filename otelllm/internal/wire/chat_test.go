@@ -2,11 +2,13 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -51,6 +53,15 @@ func TestChat(t *testing.T) {
 		{"finish in the last delta", "", data(hello, delta(`{"content":"!"}`, "stop")) + done, all(gpt, events(3), texts(2), ended("stop"))},
 		{"[DONE] without the line end", "", data(hello, stop) + "data: [DONE]", all(gpt, events(3), texts(1), ended("stop"))},
 		{"[DONE] cut", "", data(hello, stop) + "data: [DON", all(gpt, events(2), texts(1), ended("stop"), func(s *State) { s.Terminal = false })},
+		{"no finish reason, in words", "", data(delta(`{"content":"a"}`, "None"), delta(`{"content":"b"}`, "null"), delta(`{"content":"c"}`, "NONE"), stop) + done, all(gpt, events(5), texts(3), ended("stop"))},
+		{"no finish reason, in a word, cut", "", data(delta(`{"content":"a"}`, "None")), all(gpt, events(1), texts(1), phase(semconv.PhaseText))},
+		{"no finish reason, in a word, and calls", "", data(delta(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":"{"}}]}`, "None")), all(gpt, events(1), calls("call_a"), phase(semconv.PhaseToolInput))},
+		{"no finish reason in a whole answer, in a word", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"None"}]}`, all(gpt, events(1), texts(1), ended("unstated"))},
+		{"error without data", "", data(role) + "event: error\nid: 1\n\n" + done, all(gpt, events(3), failed(Error{}))},
+		{"error without data, alone", "", "event: error\n\n", all(events(1), failed(Error{}))},
+		{"error without data, after text", "", data(role, hello) + "event:error\ndata:\n\n", all(gpt, events(3), texts(1), phase(semconv.PhaseText), failed(Error{}))},
+		{"error without data, after the end", "", data(hello, stop) + done + "event: error\n\n", all(gpt, events(4), texts(1), ended("stop"))},
+		{"another event without data", "", data(hello, stop) + "event: errors\n\n" + done, all(gpt, events(3), keepalives(1), texts(1), ended("stop"))},
 		{"[DONE] alone", "", done, all(events(1), terminal)},
 		{"[DONE] after no content proves nothing", "", data(role) + done, all(gpt, events(2), terminal)},
 		{"[DONE] after text, and never a reason", "", data(role, hello) + done, all(gpt, events(3), texts(1), ended("unstated"))},
@@ -62,8 +73,8 @@ func TestChat(t *testing.T) {
 		{"a provider's tool after [DONE]", "", data(hello, stop) + done + data(delta(`{"executed_tools":[{"type":"search"}]}`, "")), all(gpt, events(4), texts(1), providerTools(1, "search"), unread, ended("stop"))},
 		{"a call whose end comes after [DONE]", "", data(callA) + done + data(toolCalls), all(gpt, events(3), calls("call_a!"), ended("unstated"))},
 		{"another model, another name", "", data(callA, strings.Replace(delta(`{"tool_calls":[{"index":0,"function":{"name":"g"}}]}`, ""), "gpt-x", "gpt-y", 1)), all(gpt, events(2), calls("call_a+"), phase(semconv.PhaseToolCallReady))},
-		{"a number that is missing", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":`, 1)), all(gpt, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"not a number", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":01`, 1)), all(gpt, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"a number that is missing", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":`, 1)), all(gpt, events(2), texts(2), phase(semconv.PhaseText), broken)},
+		{"not a number", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":01`, 1)), all(gpt, events(2), texts(2), phase(semconv.PhaseText), broken)},
 		{"crlf", "", strings.ReplaceAll(data(hello, stop)+done, "\n", "\r\n"), all(gpt, events(3), texts(1), ended("stop"))},
 		{"keepalives", "", ": OPENROUTER PROCESSING\n\n" + data(hello) + ": OPENROUTER PROCESSING\n\n", all(gpt, events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"filters before the answer", "", data(`{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}`, hello), all(gpt, events(2), texts(1), phase(semconv.PhaseText))},
@@ -147,7 +158,8 @@ func TestChat(t *testing.T) {
 
 		{"a whole completion", jsonType, `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, all(gpt, events(1), texts(1), ended("stop"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
 		{"a whole completion with calls", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`, all(gpt, events(1), calls("a!", "b!"), ended("tool_calls"))},
-		{"a whole completion without a finish reason", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"}}]}`, all(gpt, events(1), texts(1), terminal)},
+		{"a whole completion without a finish reason", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"}}]}`, all(gpt, events(1), texts(1), ended("unstated"))},
+		{"a whole completion without a finish reason, with counts", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, all(gpt, events(1), texts(1), ended("unstated"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
 		{"a whole completion, cut", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]`, nil},
 		{"a whole completion as one event", "", data(`{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}`) + done, all(gpt, events(2), texts(1), ended("stop"))},
 		{"nothing of a completion", jsonType, `{"choices":{"a":1},"usage":[],"model":7}`, all(events(1), terminal)},
@@ -228,8 +240,8 @@ func TestChatHeads(t *testing.T) {
 	}
 }
 
-// A client that fills the input of a call with {} may have executed one that the stream's clean
-// end left open, in pieces of any size, but none after an error, a cut or a reason.
+// A client that fills the input of a call may have executed one that the stream's clean end or a
+// limit left open, in pieces of any size, but none after an error or a cut.
 func TestFillsInputs(t *testing.T) {
 	begin := `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":%q}}]}}]}`
 	more := `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":%q}}]}}]}`
@@ -247,7 +259,7 @@ func TestFillsInputs(t *testing.T) {
 				{"[DONE], and the reader leaves", done, func(d Decoder) { d.Cut(false) }, true, false},
 				{"a cut", "", func(d Decoder) { d.Cut(true) }, false, false},
 				{"an error", data(`{"error":{"message":"x","code":502}}`), Decoder.Close, false, false},
-				{"length", data(delta(`{}`, "length")) + done, Decoder.Close, false, false},
+				{"length", data(delta(`{}`, "length")) + done, Decoder.Close, true, false},
 				{"tool_calls", data(delta(`{}`, "tool_calls")) + done, Decoder.Close, true, true},
 			} {
 				for fills, p := range map[bool]Protocol{false: ForAgent(openAIChat{}), true: FillsInputs(ForAgent(openAIChat{}))} {
@@ -260,13 +272,49 @@ func TestFillsInputs(t *testing.T) {
 					st := d.State()
 					assert.Equal(t, completed, st.ToolInputsCompleted == 1, "%s: %s, %v", input, tt.name, fills)
 					assert.Equal(t, tt.ready, st.ToolCalls == 1, "%s: %s, %v", input, tt.name, fills)
-					assert.Equal(t, tt.ready, st.Complete && len(st.FinishReasons) == 1 && st.FinishReasons[0] == "tool_calls", "%s: %s, %v", input, tt.name, fills)
+					assert.Equal(t, tt.ready, st.Complete && slices.Equal(st.FinishReasons, []string{"tool_calls"}), "%s: %s, %v", input, tt.name, fills)
 					d.Release()
 				}
 			}
 		}
 	}
-	for _, p := range []Protocol{openAIResponses{}, anthropicMessages{}, ollama{}} {
-		assert.Equal(t, p, FillsInputs(p))
+}
+
+// It is the same in every protocol that sends the input of a call in parts.
+func TestFillsInputsOfEveryProtocol(t *testing.T) {
+	call := map[Protocol]string{
+		openAIResponses{}: "data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"id\":\"i\",\"call_id\":\"a\",\"name\":\"f\"}}\n\n" +
+			"data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":0,\"delta\":\"{\\\"pa\"}\n\n",
+		anthropicMessages{}: "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":{}}}\n\n" +
+			"data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"pa\"}}\n\n",
+		cohereChat{}: "data: {\"type\":\"tool-call-start\",\"index\":0,\"delta\":{\"message\":{\"tool_calls\":{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"pa\"}}}}}\n\n",
 	}
+	limit := map[Protocol]string{
+		openAIResponses{}:   "data: {\"type\":\"response.incomplete\",\"response\":{\"status\":\"incomplete\",\"incomplete_details\":{\"reason\":\"max_output_tokens\"}}}\n\n",
+		anthropicMessages{}: "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"max_tokens\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n",
+		cohereChat{}:        "data: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"MAX_TOKENS\"}}\n\n",
+	}
+	for p, stream := range call {
+		for _, tt := range []struct {
+			name, after string
+			close       func(Decoder)
+			filled      bool
+		}{
+			{"a clean end", "", Decoder.Close, true},
+			{"a cut", "", func(d Decoder) { d.Cut(true) }, false},
+			{"a limit", limit[p], Decoder.Close, true},
+		} {
+			for fills, p := range map[bool]Protocol{false: p, true: FillsInputs(p)} {
+				d := p.NewDecoder("text/event-stream")
+				d.Write([]byte(stream + tt.after))
+				require.Equal(t, 1, d.State().ToolInputsStarted, p.Name())
+				tt.close(d)
+				assert.Equal(t, fills && tt.filled, d.State().ToolInputsCompleted == 1, "%s: %s, %v", p.Name(), tt.name, fills)
+				assert.Zero(t, d.State().ToolCalls, "%s: %s", p.Name(), tt.name)
+				d.Release()
+			}
+		}
+	}
+	assert.Nil(t, FillsInputs(nil))
+	assert.Nil(t, ForAgent(nil))
 }

@@ -53,7 +53,7 @@ func (r *cohereReader) reset()        { *r = cohereReader{open: r.open.cleared()
 // closed handles the end of the body.
 func (r *cohereReader) closed(cut bool) {
 	if !cut && !r.t.over() {
-		r.open.swallow(&r.t)
+		r.open.cleanEnd(&r.t)
 	}
 }
 
@@ -139,6 +139,8 @@ func (r *cohereReader) end(ev *cohereEvent) {
 		if !cutsInput(bytes.ToLower(reason)) {
 			r.open.endAll(&r.t)
 			r.t.handOverAll()
+		} else {
+			r.open.fill(&r.t)
 		}
 		r.t.end()
 	}

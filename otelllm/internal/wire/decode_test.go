@@ -158,6 +158,14 @@ func failed(e Error) func(*State) {
 	return func(s *State) { s.Err, s.Terminal = &e, true }
 }
 
+// broken are the effects of an object that is not JSON.
+func broken(s *State) {
+	s.Unread, s.Broken, s.Violation = true, true, semconv.TransportCauseMalformedEvent
+}
+
+// spoiled are the effects of an event in a place where the protocol does not have it.
+func spoiled(s *State) { s.Broken, s.Violation = true, semconv.TransportCauseMalformedEvent }
+
 func violated(cause semconv.TransportCause) func(*State) {
 	return func(s *State) { s.Violation = cause }
 }

@@ -117,6 +117,9 @@ func (d *bodyDecoder) init(contentType string, r reader, f forms) {
 	d.presumeViolation()
 }
 
+// fillInputs implements [FillsInputs].
+func (d *bodyDecoder) fillInputs() { d.tally.fills = true }
+
 // presumeViolation sets the violation of a body that has not begun: only its content
 // type is known, and no model answers with it.
 func (d *bodyDecoder) presumeViolation() {
@@ -233,7 +236,7 @@ func (d *bodyDecoder) readDocument(data []byte) {
 		v = progress
 	}
 	if v != progress {
-		d.violate(semconv.TransportCauseMalformedEvent)
+		d.malformed(data)
 		return
 	}
 	d.state.Events++
@@ -363,7 +366,14 @@ func (d *bodyDecoder) stop() {
 // payload handles the payload of one event. cut: the body ended within the event.
 func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	if isBlank(data) {
-		if !cut {
+		switch {
+		case cut:
+		case string(name) == "error":
+			// The error has no message: NestJS omits the data then.
+			d.state.Events++
+			d.tally.fail(&fault{seen: true})
+			d.withdrawViolation()
+		default:
 			d.state.Keepalives++ // a heartbeat, which has at most a name
 		}
 		return
@@ -387,11 +397,21 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	default:
 		// A payload that was cut by the end of the body is an interruption, not a violation.
 		if !cut {
-			d.violate(semconv.TransportCauseMalformedEvent)
+			d.malformed(data)
 		}
 		return
 	}
 	d.withdrawViolation()
+}
+
+// malformed records a payload that could not be read. A word, such as a heartbeat, would not have
+// been a part of the answer, and Python reads an object with a NaN or an Infinity.
+func (d *bodyDecoder) malformed(data []byte) {
+	d.violate(semconv.TransportCauseMalformedEvent)
+	c := cursor{b: data}
+	if c.peek() == '{' && !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
+		d.state.Broken = d.state.Broken || !d.state.Complete && !d.state.Terminal
+	}
 }
 
 // event reads the payload of one event.

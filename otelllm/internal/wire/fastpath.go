@@ -210,13 +210,15 @@ func (sh *shape) named(name []byte) bool {
 }
 
 // match compares data with the shape, beginning at this offset of the literal. It returns
-// how many bytes of data have the form, or 0, and puts their counts into the delta.
+// how many bytes of data have the form, or 0, and puts their counts, and their part of the
+// input of a call, into the delta.
 func (sh *shape) match(data []byte, from int) int {
 	literal := sh.literal
 	if len(literal) == 0 {
 		return 0 // it was dropped
 	}
 	at := 0
+	var input, inputEnd int // where the last string that a decoder reads begins and ends in data
 	for _, h := range sh.holes[:sh.nHoles] {
 		hole := int(h.at)
 		n := hole - from
@@ -244,14 +246,17 @@ func (sh *shape) match(data []byte, from int) int {
 			if at = endOfString(data, start); at == start && h.kind == holeFilled {
 				return 0
 			}
-			if h.kind == holeInput || h.kind == holeFilled && sh.delta.input {
-				sh.delta.part = inputPart{raw: data[start:at], filled: at > start}
+			if h.kind != holeString {
+				input, inputEnd = start, at
 			}
 		}
 	}
 	n := len(literal) - from
 	if len(data)-at < n || string(data[at:at+n]) != string(literal[from:]) {
 		return 0
+	}
+	if sh.delta.input {
+		sh.delta.part = inputPart{raw: data[input:inputEnd], filled: inputEnd > input}
 	}
 	return at + n
 }

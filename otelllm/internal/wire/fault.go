@@ -67,7 +67,7 @@ func (f *fault) member(c *cursor, key []byte) {
 	case "code":
 		f.code = c.text()
 		f.setStatus(f.code)
-	case "status", "status_code", "statusCode", "http_status", "http_code":
+	case "status", "status_code", "statusCode", "http_status", "http_status_code", "http_code":
 		// A number, or a name in Google's errors (RESOURCE_EXHAUSTED).
 		status := c.text()
 		if !f.setStatus(status) && len(f.typ) == 0 {
@@ -338,6 +338,8 @@ func (f *fault) known() bool {
 //	{"error":"text"}                             Ollama, others
 //	{"code":"…","error":"text"}                  xAI
 //	{"base_resp":{"status_code":1008}}           MiniMax
+//	{"error_code":50001,"text":"text"}           FastChat
+//	{"error_code":336003,"error_msg":"text"}     Qianfan
 //	{"detail":"text"}, problem+json              gateways, FastAPI
 //
 // ok: the document is well-formed. Of a document that was cut, the readable part is
@@ -345,6 +347,7 @@ func (f *fault) known() bool {
 func faultOf(data []byte) (f fault, ok bool) {
 	c := cursor{b: data}
 	var nested, flat fault
+	var words []byte
 	text := false
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -364,9 +367,20 @@ func faultOf(data []byte) (f fault, ok bool) {
 				// It may be preceded by the namespace of the service.
 				flat.typ = shapeName(typ)
 			}
+		case "error_code": // 0 is success
+			if code := c.text(); len(code) > 0 && string(code) != "0" {
+				flat.seen, flat.code = true, code
+			}
+		case "text":
+			words = c.str()
+		case "error_msg":
+			flat.words(&c, 0)
 		default:
 			flat.member(&c, key)
 		}
+	}
+	if flat.seen {
+		flat.say(words)
 	}
 	if !nested.seen {
 		return flat, c.end()

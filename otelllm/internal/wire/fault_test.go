@@ -26,6 +26,7 @@ func TestReadError(t *testing.T) {
 		{"Azure's gateway", `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 20 seconds." }`, Error{Status: 429, RetryAfter: 20 * time.Second, Foreign: true}},
 		{"Azure's content filter", `{"error":{"message":"x","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, Error{Code: "content_filter", Status: 400}},
 		{"vLLM", `{"object":"error","message":"x","type":"BadRequestError","param":null,"code":400}`, Error{Type: "BadRequestError", Code: "400", Status: 400}},
+		{"Text Generation Inference", `{"error":{"message":"x","http_status_code":422}}`, Error{Status: 422}},
 		{"OpenRouter", `{"error":{"message":"x","code":429,"metadata":{"provider_name":"p","retry_after":1.5}},"user_id":"u"}`, Error{Code: "429", Status: 429, RetryAfter: 1500 * time.Millisecond}},
 		{"Google's", `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`, Error{Type: "UNAVAILABLE", Code: "503", Status: 503}},
 		{

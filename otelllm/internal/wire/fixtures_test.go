@@ -181,6 +181,45 @@ func testRecording(t *testing.T, rec recording) {
 	}
 }
 
+// TestBrokenObjects breaks every event of every stream, in the ways in which servers do. Unless
+// the answer was complete before, it is not whole, whatever comes after the event. The last event
+// of a Responses stream has all of it once more.
+func TestBrokenObjects(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "streams", "*.jsonl"))
+	require.NoError(t, err)
+	broken := 0
+	for _, file := range files {
+		lines, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, rec := range recordingsOf(t, lines) {
+			ct := contentTypeOf(rec.protocol)
+			if ct == awsType {
+				continue // a checksum covers each message
+			}
+			for k, event := range rec.events[:len(rec.events)-1] {
+				object := strings.IndexByte(event, '{')
+				for _, cut := range []int{object + 1, (object + len(event)) / 2, strings.LastIndexByte(event, '}')} {
+					rest := strings.Join(rec.events[k+1:], "")
+					for _, hurt := range []string{
+						event[:cut] + event[len(strings.TrimRight(event, "\r\n")):] + rest, // its end is missing
+						event[:cut] + rest, // and so is the line's
+					} {
+						before := strings.Join(rec.events[:k], "")
+						wasComplete := decodeCut(rec.protocol, ct, before).Complete
+						st := decode(rec.protocol, ct, before+hurt)
+						whole := rec.protocol == (openAIResponses{}) && st.Complete
+						assert.True(t, st.Broken || wasComplete || whole || !st.Complete, "%s: event %d cut to %d: %s", file, k, cut, event)
+						if st.Broken && st.Complete {
+							broken++
+						}
+					}
+				}
+			}
+		}
+	}
+	assert.Greater(t, broken, 100)
+}
+
 // Without the fast path every stream gives the same state. The streams are made of the
 // events of recorded ones, in any order and number, some with a byte that is another.
 func TestFastPath(t *testing.T) {
@@ -271,12 +310,14 @@ type oracle struct {
 	usage    map[string]float64
 	inputs   map[string]string // of the calls, so far
 	last     string            // the call that the last part of the answer was of
+	message  string            // the id of the message
+	blocks   map[string]bool   // those that have begun
 }
 
 func newOracle(p Protocol) *oracle {
 	o := &oracle{
 		state: *started(), choices: map[float64]bool{}, owner: map[string]float64{},
-		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{}, inputs: map[string]string{},
+		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{}, inputs: map[string]string{}, blocks: map[string]bool{},
 	}
 	o.seen = map[Protocol]func(map[string]any){
 		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini, ollama{}: o.ollama, bedrockConverse{}: o.converse,
@@ -543,7 +584,10 @@ func (o *oracle) messages(ev map[string]any) {
 	index := itoa(int(number(ev, "index")))
 	switch typ := text(ev, "type"); typ {
 	case "message_start":
-		o.keys = map[string]int{}
+		if id := text(ev, "message", "id"); len(o.blocks) > 0 && id != o.message {
+			o.another()
+		}
+		o.message = text(ev, "message", "id")
 		o.named(text(ev, "message", "id"), text(ev, "message", "model"))
 		o.messagesUsage(path(ev, "message", "usage"))
 		if text(ev, "message", "stop_reason") == "" { // the output count is a placeholder
@@ -556,6 +600,7 @@ func (o *oracle) messages(ev map[string]any) {
 		}
 		o.messagesStop(text(ev, "message", "stop_reason"))
 	case "content_block_start":
+		o.blocks[index] = true
 		o.messagesBlock(index, ev["content_block"])
 	case "content_block_delta":
 		switch text(ev, "delta", "type") {
@@ -587,6 +632,22 @@ func (o *oracle) messages(ev map[string]any) {
 			o.hand(key)
 		}
 	}
+}
+
+// another records that another message begins within one that has blocks.
+func (o *oracle) another() {
+	for index := range o.blocks {
+		o.complete(index)
+		if i, ok := o.keys[index]; ok {
+			if input := o.inputs[index]; input != "" && !json.Valid([]byte(input)) {
+				o.state.ToolInputsInvalid++
+			}
+			o.keys["before "+index] = i
+			delete(o.keys, index)
+		}
+	}
+	o.last = ""
+	o.state.Broken, o.state.Violation = true, semconv.TransportCauseMalformedEvent
 }
 
 func (o *oracle) messagesStop(reason string) {

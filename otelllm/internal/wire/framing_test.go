@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -42,9 +43,9 @@ func TestBodies(t *testing.T) {
 		{"text called json", jsonType, "upstream connect error", violated(malformedEvent)},
 		{"text without a type", "none", "upstream connect error", violated(malformedEvent)},
 		{"text that begins like a field", "none", "date: now", violated(malformedEvent)},
-		{"not JSON", jsonType, `{oops}`, all(unread, violated(malformedEvent))},
-		{"json with a hole", jsonType, `{"a":}`, all(unread, violated(malformedEvent))},
-		{"brackets that do not match", jsonType, `{"a":]}`, all(unread, violated(malformedEvent))},
+		{"not JSON", jsonType, `{oops}`, broken},
+		{"json with a hole", jsonType, `{"a":}`, broken},
+		{"brackets that do not match", jsonType, `{"a":]}`, broken},
 		{"truncated json", jsonType, `{"error":{"code":"a"`, nil},
 		{"truncated in a string", jsonType, `{"a":"}}}`, nil},
 		{"truncated in an escape", jsonType, `{"a":"\`, nil},
@@ -88,9 +89,9 @@ func TestBodies(t *testing.T) {
 		{"parts that hold events", "multipart/mixed; boundary=x", "--x\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\r\n\r\n--x--\r\n", events(1)},
 
 		{"heartbeats", sseType, ": a\n\n:\n\ndata:\n\ndata: \n\ndata:   \n\nevent: x\n\n", keepalives(6)},
-		{"malformed event", sseType, "data: {}\n\ndata: {\"a\":\n\ndata: {}\n\n", all(events(2), unread, violated(malformedEvent))},
+		{"malformed event", sseType, "data: {}\n\ndata: {\"a\":\n\ndata: {}\n\n", all(events(2), broken)},
 		{"two documents in an event", sseType, "data: {}{}\n\n", all(events(1), unread, violated(malformedEvent))},
-		{"control character in an event", sseType, "data: {\"a\":\"\x01\"}\n\n", all(unread, violated(malformedEvent))},
+		{"control character in an event", sseType, "data: {\"a\":\"\x01\"}\n\n", broken},
 		{"text in an event", sseType, "data: upstream error\n\n", all(unread, violated(malformedEvent))},
 		{"an event over several lines", sseType, "data: {\ndata: }\n\n", events(1)},
 		{"an unknown event that says nothing", sseType, "event: new\ndata: {\"x\":[1,{}]}\n\n", events(1)},
@@ -132,9 +133,9 @@ func TestEventTooLong(t *testing.T) {
 
 // A document that is too long sets Unread and GaveUp and has no other effect.
 func TestDocumentTooLong(t *testing.T) {
-	for _, p := range protocols {
+	for i, p := range protocols {
 		d := p.NewDecoder("application/json")
-		if p.Name() == (ollama{}).Name() {
+		if p.Name() == (ollama{}).Name() || i%race.Every(5) != 0 {
 			continue // there an object is an event
 		}
 		d.Write([]byte(`{"a":"`))

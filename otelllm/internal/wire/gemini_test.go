@@ -132,7 +132,7 @@ func TestGemini(t *testing.T) {
 		{"an array that begins with a comma", jsonType, "[,", all(unread, violated(semconv.TransportCauseMalformedEvent))},
 		{"an array of arrays", jsonType, "[[", all(unread, violated(semconv.TransportCauseMalformedEvent))},
 		{"an array of words", jsonType, "[true", all(unread, violated(semconv.TransportCauseMalformedEvent))},
-		{"an array with a broken object", jsonType, `[{"a":}]`, all(unread, terminal, violated(semconv.TransportCauseMalformedEvent))},
+		{"an array with a broken object", jsonType, `[{"a":}]`, all(terminal, broken)},
 
 		{"not streaming", jsonType, `{"candidates":[` + candidate("0", `{"text":"hm","thought":true},{"text":"hi"},`+whole("a"), "STOP") + `],"usageMetadata":{"promptTokenCount":1},"responseId":"r1","modelVersion":"m"}`, all(events(1), texts(1), thoughts(1), calls("a!"), response("r1", "m"), used(1, -1, -1, -1), ended("STOP"))},
 		{"not streaming, blocked", jsonType, `{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}`, all(events(1), ended("PROHIBITED_CONTENT"))},

@@ -136,7 +136,7 @@ func (r *interactionsReader) done()         {}
 // closed handles the end of the body.
 func (r *interactionsReader) closed(cut bool) {
 	if !cut && !r.t.over() {
-		r.open.swallow(&r.t)
+		r.open.cleanEnd(&r.t)
 	}
 }
 

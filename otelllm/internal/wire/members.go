@@ -233,30 +233,3 @@ func isUUID(s string) bool {
 	}
 	return true
 }
-
-// ofAgent is a protocol whose requests are for an agent: what its tools are is not known.
-type ofAgent struct{ Protocol }
-
-// ForAgent returns p for requests to an agent that has tools of its own, which the requests
-// need not show.
-func ForAgent(p Protocol) Protocol {
-	if _, already := p.(ofAgent); already || p == nil {
-		return p
-	}
-	return ofAgent{p}
-}
-
-// ReadRequest implements [Protocol].
-func (p ofAgent) ReadRequest(body []byte) (Request, error) {
-	req, err := p.Protocol.ReadRequest(body)
-	req.ProviderTools = nil
-	return req, err
-}
-
-// bare returns p without [ForAgent].
-func bare(p Protocol) Protocol {
-	if a, ok := p.(ofAgent); ok {
-		return a.Protocol
-	}
-	return p
-}

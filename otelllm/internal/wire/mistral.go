@@ -114,7 +114,7 @@ func (r *mistralReader) done()         {}
 // closed handles the end of the body.
 func (r *mistralReader) closed(cut bool) {
 	if !cut && !r.t.over() {
-		r.open.swallow(&r.t)
+		r.open.cleanEnd(&r.t)
 	}
 }
 

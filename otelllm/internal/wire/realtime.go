@@ -123,7 +123,7 @@ func (r *Realtime) Received(p []byte) Frame {
 	}
 	for _, x := range r.open {
 		if d := x.fast.find(nil, p); d != nil {
-			addDelta(x, d)
+			addDelta(&x.responsesReader, d)
 			return x.progress(FrameProgress)
 		}
 	}
@@ -225,7 +225,7 @@ func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 				if len(ev.responseID) > 0 { // else the same frame may later belong to another response
 					x.fast.learn(nil, p, r.values, x.t.delta)
 				}
-				addDelta(x, &x.t.delta)
+				addDelta(&x.responsesReader, &x.t.delta)
 			}
 			break
 		}

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/catalogue"
 )
@@ -16,6 +18,10 @@ const (
 
 // finishUnstated is the finish reason of an answer that its server has ended and given none.
 const finishUnstated = "unstated"
+
+// finishUnrecognized is the finish reason of such an answer that has an object of an unknown
+// form. It is not a good end.
+const finishUnrecognized = "unrecognized"
 
 // finishReason is [safeName] without an allocation for the most frequent reasons.
 func finishReason(reason []byte) string {
@@ -33,6 +39,12 @@ func finishReason(reason []byte) string {
 	default:
 		return safeName(reason)
 	}
+}
+
+// noFinish reports whether a text stands for the absence of a finish reason, as servers write
+// their language's null: SGLang None, gateways of DashScope null.
+func noFinish(reason []byte) bool {
+	return len(reason) == len("null") && (bytes.EqualFold(reason, []byte("none")) || bytes.EqualFold(reason, []byte("null")))
 }
 
 // isFailure reports whether a finish reason is an error: that of OpenRouter, Mistral and

@@ -152,7 +152,7 @@ func (r *responsesReader) done() {}
 // closed handles the end of the body.
 func (r *responsesReader) closed(cut bool) {
 	if !cut && !r.t.over() {
-		r.open.swallow(&r.t)
+		r.open.cleanEnd(&r.t)
 	}
 }
 
@@ -169,6 +169,9 @@ func (r *responsesReader) event(name, data []byte) payloadKind {
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
+	}
+	if len(ev.typ) == 0 && ev.fault.seen {
+		ev.typ = []byte("error") // some gateways send an error without the type of the event
 	}
 	return r.apply(&ev)
 }
@@ -263,7 +266,8 @@ func (r *responsesReader) finished(ev *responsesEvent, unread bool) payloadKind 
 		ev.typ = append([]byte("response."), resp.status...)
 		r.failed(ev)
 		return progress
-	case string(ev.typ) == "response.incomplete", byStatus && string(resp.status) == "incomplete":
+	case string(ev.typ) == "response.incomplete", string(resp.status) == "incomplete", cutsInput(resp.reason):
+		// Gateways send response.completed for an answer that a limit has cut, too.
 		r.incomplete(resp)
 	case !byStatus, len(resp.status) == 0, string(resp.status) == "completed":
 		r.completed(resp)
@@ -342,8 +346,12 @@ func (r *responsesReader) delta(ev *responsesEvent) payloadKind {
 func (r *responsesReader) failed(ev *responsesEvent) {
 	f := ev.failure()
 	if string(ev.typ) != "error" {
-		r.outcome(&ev.response)
-		f = &ev.response.fault
+		if ev.response.nonEmpty {
+			r.outcome(&ev.response)
+		}
+		if ev.response.fault.seen {
+			f = &ev.response.fault
+		} // else a gateway has put it beside the response, or in its place
 		if string(ev.typ) == "response.cancelled" && len(f.code) == 0 {
 			f.code = []byte("cancelled")
 		}
@@ -463,6 +471,7 @@ func (r *responsesReader) incomplete(resp *responsesObject) {
 	default:
 		r.t.finish(resp.reason)
 	}
+	r.open.fill(&r.t)
 	r.t.end()
 }
 
@@ -470,6 +479,7 @@ func (r *responsesReader) incomplete(resp *responsesObject) {
 func (r *responsesReader) outcome(resp *responsesObject) {
 	r.t.identify(resp.id, resp.model)
 	r.t.use(resp.usage)
+	r.t.Broken = r.t.Broken && len(resp.output) == 0 // it has all of the answer once more
 	if r.anyItems {
 		return
 	}

@@ -121,6 +121,10 @@ func (o *responsesObject) member(c *cursor, key []byte) {
 				c.skip()
 			}
 		}
+	case "stop_reason": // of Bifrost, which leaves out the status then: maximhq/bifrost#4679
+		if reason := c.str(); len(o.reason) == 0 && cutsInput(reason) {
+			o.reason = reason
+		}
 	case "status_details": // of the Realtime API
 		for key, ok := c.object(); ok; key, ok = c.key() {
 			switch string(key) {

@@ -21,6 +21,7 @@ type tally struct {
 	// that drop it get no error, and execute a call whose first part of the input is in it.
 	late      bool
 	truncated bool // the body was, see [Decoder]
+	fills     bool // see [FillsInputs]
 	// lateError: such an event was the error that ended the response.
 	lateError bool
 }
@@ -43,9 +44,11 @@ type contentDelta struct {
 }
 
 // addDelta adds a delta to what r has read, and releases the event's bytes.
-func addDelta(r interface{ add(d *contentDelta) }, d *contentDelta) {
+func addDelta(r reader, d *contentDelta) {
 	r.add(d)
-	d.part.raw = nil
+	if d.input {
+		d.part.raw = nil
+	}
 }
 
 // content returns the kind of an event that is nothing but a delta. The caller of the
@@ -220,6 +223,18 @@ func (t *tally) fail(f *fault) {
 	}
 	t.Err = f.asError()
 	t.Complete, t.Terminal, t.lateError = false, true, t.late
+}
+
+// spoil records an event that the protocol does not have in this place, so that an answer that is
+// not over yet will not be what the model wrote, however it ends.
+func (t *tally) spoil() {
+	if t.Terminal {
+		return
+	}
+	t.Broken = true
+	if t.Violation == semconv.TransportCauseUnset {
+		t.Violation = semconv.TransportCauseMalformedEvent
+	}
 }
 
 // over reports whether every client knows that the response has ended. One that drops a late error

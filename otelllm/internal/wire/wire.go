@@ -162,8 +162,12 @@ type State struct {
 	// Violation is the first of malformed_event, event_too_long and
 	// unexpected_content_type. Decoding continues after it where possible. If only the
 	// beginning of the body violates the protocol, an event withdraws it. It is the cause
-	// of a failure only if the response did not become complete.
+	// of a failure only if the response did not become complete, or is Broken.
 	Violation semconv.TransportCause
+	// Broken: an object of the stream, before the answer was complete, is not JSON, or begins
+	// another answer within this one. The answer is not what the model wrote, however it ends: a
+	// client fails on such an object, or leaves it out, or mixes both answers.
+	Broken bool
 }
 
 // Usage holds token counts; -1 where the provider reported nothing. For every protocol

@@ -90,6 +90,7 @@ type Intermediaries struct {
 	Own struct {
 		Servers []string `yaml:"servers"`
 		Headers []string `yaml:"headers"`
+		Types   []string `yaml:"types"` // of error objects
 		Words   []string `yaml:"words"` // in their bodies
 	} `yaml:"own"`
 }
@@ -159,9 +160,9 @@ func LoadIntermediaries(dir string) (in Intermediaries, err error) {
 			return in, fmt.Errorf("the server %q is not among the servers", server)
 		}
 	}
-	for _, s := range slices.Concat(in.Own.Headers, in.Own.Words) {
+	for _, s := range slices.Concat(in.Own.Headers, in.Own.Types, in.Own.Words) {
 		if s == "" || s != strings.ToLower(s) {
-			return in, fmt.Errorf("%q: headers and words are in lower case", s)
+			return in, fmt.Errorf("%q: headers, types and words are in lower case", s)
 		}
 	}
 	for _, status := range in.Statuses {

@@ -55,6 +55,7 @@ func TestLoadIntermediaries(t *testing.T) {
 		"servers: [nginx/1.25]":             "slash",
 		"servers: ['']":                     "lower case",
 		"statuses: [200]":                   "200",
+		"own: {types: [New_API_error]}":     "lower case",
 		"colour: red":                       "colour",
 	} {
 		dir := t.TempDir()

@@ -66,7 +66,7 @@ func helperTables(r *rules, finishes []source.FinishReason, in source.Intermedia
 		statuses[i] = strconv.Itoa(status)
 	}
 	fmt.Fprintf(&b, "\n},\n\"intermediaryServers\": [%s],\n\"intermediaryStatuses\": [%s],\n", literals(in.Servers), strings.Join(statuses, ", "))
-	fmt.Fprintf(&b, "\"ownServers\": [%s],\n\"ownHeaders\": [%s],\n\"ownWords\": [%s],\n\"periods\": {\n", literals(in.Own.Servers), literals(in.Own.Headers), literals(in.Own.Words))
+	fmt.Fprintf(&b, "\"ownServers\": [%s],\n\"ownHeaders\": [%s],\n\"ownTypes\": [%s],\n\"ownWords\": [%s],\n\"periods\": {\n", literals(in.Own.Servers), literals(in.Own.Headers), literals(in.Own.Types), literals(in.Own.Words))
 	for i, list := range periodLists(p) {
 		fmt.Fprintf(&b, "%s%s: [%s]", separator(i), literal(list.name), literals(list.words))
 	}

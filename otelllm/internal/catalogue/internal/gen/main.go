@@ -152,9 +152,13 @@ func intermediaryTables(in source.Intermediaries) []byte {
 		fmt.Fprintf(&b, "%d: true,\n", status)
 	}
 	b.WriteString("}\n\n// What only the answers have that such a server makes itself: values of the header Server,\n")
-	b.WriteString("// headers, and words of the body.\nvar (\nownServers = map[string]bool{\n")
+	b.WriteString("// headers, types of error objects, and words of the body.\nvar (\nownServers = map[string]bool{\n")
 	for _, server := range in.Own.Servers {
 		fmt.Fprintf(&b, "%q: true,\n", server)
+	}
+	b.WriteString("}\nownTypes = map[string]bool{\n")
+	for _, typ := range in.Own.Types {
+		fmt.Fprintf(&b, "%q: true,\n", typ)
 	}
 	b.WriteString("}\nownHeaders = [...]string{\n")
 	for _, name := range in.Own.Headers {

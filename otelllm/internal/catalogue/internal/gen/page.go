@@ -28,6 +28,7 @@ elsewhere: then the row names the host.
 ` + "`llm.provider_error.kind`" + ` has the kind. The kinds ` + "`rate_limited`, `overloaded`, `server_error` and `timeout`" + ` pass: whether the
 request may be repeated is then a question of what it had already done. For a refused history ` + "`llm.provider_error.history`" + ` says
 what is wrong with it. "In front" are errors of a server in front of the provider (` + "`llm.provider_error.intermediary`" + `).
+So are all errors of the types ` + "`new_api_error` and `one_api_error`" + `, which these gateways write for errors of their own.
 
 `
 
