@@ -20,9 +20,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -248,7 +248,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))
 	td := tracesOf(b, specs...)
 	batch := p.recognise(now, nil, td)
-	arrivals, _ := newPartition(batch, p.shards).arrivals()
+	arrivals := newPartition(batch, p.shards).arrivals()
 	batch.takeSpans(false)
 	s := p.shards[0].lane(p.tenants.others)
 	releases := s.buffer.Add(now, arrivals, nil)
@@ -259,7 +259,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.releaser.judge.Diagnose(&releases[0], assemble.Inner{})
+				d := s.releaser.judge.Diagnose(&releases[0], trace.Inner{})
 				if d.Run.Outcome != semconv.RunOutcomeRecovered {
 					b.Fatal(d.Run.Outcome)
 				}
@@ -270,7 +270,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.releaser.judge.Diagnose(&releases[0], assemble.Inner{})
+				d := s.releaser.judge.Diagnose(&releases[0], trace.Inner{})
 				for i := range releases[0].Members {
 					m := &releases[0].Members[i]
 					stamped := m.Span.Attributes().Len()

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -136,15 +137,6 @@ func TestDeepChainBesideAnotherRun(t *testing.T) {
 	}
 }
 
-// Nor are parents that are too many followed again for each run.
-func TestEndlessChainIsFollowedOnce(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, otherSpan(200, 201, 0, 1), otherSpan(201, 200, 0, 1), agentSpan(4, 200, 0, 1), chatSpan(5, 4, 0.1, 0.9).finished("stop"))
-	h.pass(t, defaultSettle)
-	require.Len(t, h.lane().inner.kept.Now.byTrace[traceID(1)].runs, 1)
-	assert.True(t, h.lane().inner.kept.Now.byTrace[traceID(1)].runs[0].position.Endless)
-}
-
 func (f forest) clone() forest {
 	c := newForest(f.TB)
 	f.CopyTo(c.Traces)
@@ -197,7 +189,7 @@ func TestRequestOfOneOfManyRuns(t *testing.T) {
 
 // A run that is a part of one run may be a part of another one, too, after many others.
 func TestInnerRunOfTwoRuns(t *testing.T) {
-	for _, others := range []int{10, maxInnerRuns - 1, maxInnerRuns, maxInnerRuns + 1, 2 * maxInnerRuns} {
+	for _, others := range []int{10, trace.MaxPastRuns - 1, trace.MaxPastRuns, trace.MaxPastRuns + 1, 2 * trace.MaxPastRuns} {
 		first, later, last := newForest(t), newForest(t), newForest(t)
 		first.add(runSpan(4, 0, 0, 1, 0).failed("x"), spanID(4), spanID(99), 1.3, 2)
 		first.add(shownText(5, 4), spanID(5), spanID(4), 1.4, 1.5)
@@ -303,12 +295,12 @@ func TestTakenRunIsForgotten(t *testing.T) {
 	last.add(refused.with(semconv.RunID(spanID(1).String())), spanID(2), spanID(1), 0.6, 0.7)
 	require.NoError(t, h.ConsumeTraces(t.Context(), first.Traces))
 	h.pass(t, time.Second)
-	for n := range 2*h.lane().inner.limit + 10 {
+	for n := 0; h.keepsRuns(traceID(1)); n++ {
+		require.Less(t, n, 10_000)
 		f := newForest(t)
 		f.add(runSpan(9, 0, 0, 0, 0), many(n), spanID(98), 1, 2).SetTraceID(pcommon.TraceID{0xaa, byte(n >> 13), byte(n >> 5), 1})
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
 	}
-	require.False(t, h.lane().inner.has(traceID(1)))
 	require.NoError(t, h.ConsumeTraces(t.Context(), last.Traces))
 	h.pass(t, time.Minute)
 	assert.Equal(t, confirm, verdicts(h.out())[1].safety)
@@ -328,5 +320,28 @@ func TestFullCallListWithoutCounts(t *testing.T) {
 		v := verdicts(h.out())
 		assert.Equal(t, want, v[3].safety, "the request, %d", n)
 		assert.Equal(t, want, v[1].safety, "its run, %d", n)
+	}
+}
+
+// Traces of one run each, however many there are, take no room of the judged runs that others may be around.
+func TestRunsWithinOthersOutlastAFlood(t *testing.T) {
+	for name, tt := range map[string]struct {
+		within byte // the run around each run of the flood, 0 if it is a root
+		want   semconv.RetrySafety
+	}{"of roots": {0, safe}, "of runs within others": {9, confirm}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaultConfig()
+			cfg.MaxFactBytes = 1 << 17
+			h := newHarness(t, cfg, nil)
+			h.consume(t, runSpan(10, 1, 2, 1, 0).under(1).failed("429"), limitedOf(11, 10))
+			for n := range 100 {
+				td := tracesOf(t, runSpan(1, 0, 3, 1, 0).under(tt.within), requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+				eachSpan(td, func(span ptrace.Span) { span.SetTraceID(pcommon.TraceID{9, byte(n)}) })
+				require.NoError(t, h.ConsumeTraces(t.Context(), td))
+			}
+			h.sink.Reset()
+			h.consume(t, runSpan(1, 0, 8, 1, 0).failed("429"), limitedOf(2, 1))
+			assert.Equal(t, tt.want, verdicts(h.out())[1].safety)
+		})
 	}
 }

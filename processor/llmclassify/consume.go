@@ -12,9 +12,11 @@ import (
 // errShutdown is returned for spans that arrive after the shutdown began.
 var errShutdown = errors.New("llm_classify is shut down and does not accept spans")
 
-// ConsumeTraces implements consumer.Traces. It returns once the LLM spans of the call
-// are the processor's and the other spans are the next consumer's; after an error none
-// of the LLM spans were taken over.
+// ConsumeTraces implements consumer.Traces. It judges the runs that come whole in the call, owns the
+// LLM spans that are to be held, and forwards the others with the whole runs. What the next consumer
+// refuses of these waits with the held spans. After an error the sender repeats the call. Nothing of it is held
+// then, unless the next consumer mutates spans, or refuses for good, or there is no memory for what it
+// refused: held spans that come again are forwarded twice, and count once.
 //
 // The way of a call, one file for each step:
 //
@@ -22,14 +24,14 @@ var errShutdown = errors.New("llm_classify is shut down and does not accept span
 //	  │
 //	recognise ─ which spans are LLM spans, by their dialect
 //	  │
-//	partition ─ what need not wait: other spans, and runs that are complete in this call
-//	  │         what has to wait: the rest, by the shard of its trace
+//	partition ─ by the lanes of their traces
 //	  │
-//	hand over ─ other spans ──────────────────────────────────────────────► next consumer
-//	  │         complete runs ─► judge ─► stamp ─► with them, or else ─┐
-//	  │ delivery                                                       │
-//	  ▼                                                                ▼
-//	shard ───── hold, until a run is complete or its time is over    forward ─► next consumer
+//	whole ───── runs that come whole: judge ─► stamp, where they are
+//	  │
+//	hand over ─ other spans, whole runs ────────────────────────────► next consumer
+//	  │ delivery
+//	  ▼
+//	lane ────── hold, until a run is complete or its time is over    forward ─► next consumer
 //	  │                                                                ▲
 //	release ─── assemble ─► judge ─► stamp ────────────────────────────┘
 func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
@@ -37,33 +39,34 @@ func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	b := p.recognise(p.clock.Now(), caller, td)
 	defer putBatch(b)
 	p.telemetry.cleaned(ctx, b.cleaned)
-	err := p.consume(ctx, caller, b)
-	if err != nil {
-		p.telemetry.flow.add(spanCounts{in: b.spans, refused: b.spans})
+	q := newPartition(b, p.shards)
+	defer putPartition(q)
+	if len(q.found) == 0 {
+		return p.pass(ctx, caller, q)
 	}
+	err := errShutdown
+	if p.calls.enter() {
+		defer p.calls.leave()
+		if err = p.own(ctx, caller, q); err == nil {
+			err = p.forwardRest(ctx, caller, q)
+			if err == nil && p.calls.leftBehind() { // what it handed over may have come after the last turn
+				return errShutdown
+			}
+			return err
+		}
+		p.refuse(q)
+	}
+	p.telemetry.flow.add(spanCounts{in: b.spans, refused: b.spans})
 	return err
 }
 
-func (p *classifier) consume(ctx context.Context, caller *origin.Caller, b *batch) error {
-	q := newPartition(b, p.shards)
-	defer putPartition(q)
-	if len(b.found) == 0 {
-		return p.pass(ctx, q)
+// pass lets the lanes know of the spans of a call without LLM spans, and forwards it.
+func (p *classifier) pass(ctx context.Context, caller *origin.Caller, q *partition) error {
+	if p.calls.enter() {
+		p.addLinks(q)
+		p.addExchanges(q)
+		p.tell(q)
+		p.calls.leave()
 	}
-	if !p.calls.enter() {
-		return errShutdown
-	}
-	defer p.calls.leave()
-	p.interest.addAll(b.traces, 1)
-	q.expect()
-	p.partition(q)
-	if err := p.handOver(ctx, caller, q); err != nil {
-		p.disclaim(q)
-		p.noteRefused(q, err)
-		p.interest.addAll(b.traces, -1)
-		return err
-	}
-	q.noteComplete()
-	p.interest.addAll(q.complete.traces, -1) // their shards know them as judged
-	return nil
+	return p.forwardRest(ctx, caller, q)
 }

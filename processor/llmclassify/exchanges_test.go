@@ -145,7 +145,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 	assert.Equal(t, kept, h.load().evidence, "those of before are forgotten")
 
-	e := newEvidence(time.Minute, 1000, new(interest).add)
+	e := newEvidence(time.Minute, 1000)
 	span := ptrace.NewSpan()
 	span.Attributes().PutStr(string(otelsemconv.ErrorTypeKey), "ECONNRESET")
 	for n := range 1000 {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -32,8 +33,7 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 		for start, began := range map[string]time.Duration{"began after the start": -time.Hour, "began before the start": 1500 * time.Millisecond} {
 			h := newHarness(t, defaultConfig(), nil)
 			h.clock.advance(1500 * time.Millisecond)
-			h.lifetime.hold = senderPatience // with storage
-			h.lifetime.begin(t0.Add(began))
+			h.lifetime.Begin(t0.Add(began))
 			h.pass(t, 2*time.Second)
 			h.consume(t, shownWithin()...)
 			passHours(t, h, 3)
@@ -53,7 +53,7 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 func TestLongRunOfABusySite(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	n := 0
-	const perMinute = 60 // one run a second
+	perMinute := 60 / race.Every(6) // one run a second
 	for range 24 * 60 {
 		for range perMinute {
 			n++

@@ -81,7 +81,7 @@ func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) 
 			return p, err
 		}
 	}
-	f.store.update(ctx, p.spent, p.done, p.judged)
+	f.store.accepted(ctx, &p)
 	return parcel{}, nil
 }
 
@@ -109,16 +109,26 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
-	var partial consumererror.Traces
-	if errors.As(err, &partial) && partial.Data().SpanCount() < p.spans {
-		taken := p.spans - partial.Data().SpanCount()
-		added := max(p.added-partial.Data().SpanCount(), 0) // those that were taken for certain
+	if part, ok := partOf(err); ok && part.SpanCount() < p.spans {
+		taken := p.spans - part.SpanCount()
+		added := max(p.added-part.SpanCount(), 0) // those that were taken for certain
 		f.telemetry.flow.left(taken, added)
-		p.traces, p.data = partial.Data(), nil
+		p.traces, p.data = part, nil
 		p.spans -= taken
 		p.added -= added
 	}
 	return p, err
+}
+
+// partOf is what was refused, if the next consumer refused a part of a call. Of several consumers that refused the same
+// call, each may have refused something else: then nothing is known.
+func partOf(refused error) (part ptrace.Traces, ok bool) {
+	for err := refused; err != nil; err = errors.Unwrap(err) { // it does not look into joined errors
+		if partial, ok := err.(consumererror.Traces); ok { //nolint:errorlint // see above
+			return partial.Data(), true
+		}
+	}
+	return ptrace.Traces{}, false
 }
 
 // due is when retry is to be called; false when nothing waits.

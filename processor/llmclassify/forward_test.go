@@ -64,31 +64,39 @@ func finishedRun(trace byte) []spanSpec {
 	return []spanSpec{requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(trace), runSpan(1, 0, 3, 1, 0).of(trace)}
 }
 
-// An error of the next consumer over the other spans leaves no LLM span taken.
+// heldRun consumes a run in two calls, so that it is held.
+func (h *harness) heldRun(t *testing.T, trace byte) {
+	t.Helper()
+	for _, span := range finishedRun(trace) {
+		h.consume(t, span)
+	}
+}
+
+// A call with LLM spans is owned. What the next consumer refuses of its other spans is kept and sent again, unless
+// it refuses them for good.
 func TestOthersRefused(t *testing.T) {
-	next := &flakyNext{fail: down}
-	h := newHarness(t, defaultConfig(), next)
-	specs := append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))
-	require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, specs...)), errDown)
-	assert.Equal(t, load{}, h.load())
-	require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2))), errDown)
-
-	next.fail = func(td ptrace.Traces) error { return consumererror.NewTraces(errDown, td) }
-	err := h.ConsumeTraces(t.Context(), tracesOf(t, specs...))
-	require.ErrorContains(t, err, errDown.Error())
-	var partial consumererror.Traces
-	assert.NotErrorAs(t, err, &partial, "all of it is to be sent again, not the part that failed")
-
-	next.fail = func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }
-	assert.True(t, consumererror.IsPermanent(h.ConsumeTraces(t.Context(), tracesOf(t, specs...))))
-	assert.Equal(t, load{}, h.load())
-
-	next.fail = nil
-	require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, specs...)))
-	assert.Equal(t, len(specs), next.SpanCount())
-	refused, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_spans_refused")
-	require.NoError(t, err)
-	assert.Equal(t, int64(3*len(specs)+1), total(t, refused))
+	other := otherSpan(9, 1, 0.1, 0.2)
+	for name, tt := range map[string]struct {
+		fails, err error
+		spans      int // that come out
+	}{
+		"for now":  {errDown, nil, 4},
+		"in part":  {consumererror.NewTraces(errDown, tracesOf(t, other)), nil, 3}, // the next consumer says that it has one
+		"for good": {consumererror.NewPermanent(errDown), consumererror.NewPermanent(errDown), 2},
+	} {
+		next := &flakyNext{fail: func(ptrace.Traces) error { return tt.fails }}
+		h := newHarness(t, defaultConfig(), next)
+		run := finishedRun(1)
+		h.consume(t, run[0])
+		err := h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2)))
+		require.Equal(t, tt.err, err, name)
+		next.fail = nil
+		h.settle(t.Context())
+		h.pass(t, maxRetry)
+		assert.Equal(t, tt.spans, next.SpanCount(), name)
+		assert.Equal(t, load{}, h.load(), name)
+		addsUp(t, h.telemetry)
+	}
 }
 
 // What the next consumer refuses for now is kept as it was and sent again.
@@ -97,8 +105,8 @@ func TestForwardRefusedForNow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := &flakyNext{fail: down, mutates: mutates}
 			h := newHarness(t, defaultConfig(), next)
-			h.consume(t, finishedRun(1)...)
-			h.consume(t, finishedRun(2)...)
+			h.heldRun(t, 1)
+			h.heldRun(t, 2)
 			assert.Equal(t, 1, next.tries, "the second queues behind the first")
 			kept := h.load().bytes
 			assert.Positive(t, kept)
@@ -121,11 +129,11 @@ func TestForwardRefusedForNow(t *testing.T) {
 				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(td)[spanID(1)]))
 			}
 			assert.Equal(t, load{}, h.load())
-			_, ok := h.nextDue()
+			_, ok := h.lane().forwarder.due()
 			assert.False(t, ok)
 
 			next.fail = down // the backoff begins anew
-			h.consume(t, finishedRun(3)...)
+			h.heldRun(t, 3)
 			at, _ := h.nextDue()
 			assert.Equal(t, h.clock.Now().Add(firstRetry), at)
 		})
@@ -139,7 +147,7 @@ func TestForwardTogether(t *testing.T) {
 	h := newHarness(t, defaultConfig(), next)
 	const runs = 200
 	for i := range runs {
-		h.consume(t, finishedRun(byte(i+1))...)
+		h.heldRun(t, byte(i+1))
 	}
 	assert.Equal(t, 1, next.tries)
 	next.fail, next.tries = nil, 0
@@ -160,8 +168,8 @@ func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
 	h := newHarness(t, defaultConfig(), next)
 	for i := range 3 {
 		for h.lane().forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
-			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)),
-				runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
+			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)))
+			h.consume(t, runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
 		}
 	}
 	require.Greater(t, len(h.lane().forwarder.queue), 2)
@@ -190,7 +198,7 @@ func TestForwardPartlyRefused(t *testing.T) {
 		return consumererror.NewTraces(errDown, failed)
 	}}
 	h := newHarness(t, defaultConfig(), next)
-	h.consume(t, finishedRun(1)...)
+	h.heldRun(t, 1)
 	next.fail = nil
 	h.pass(t, firstRetry)
 	assert.Equal(t, 1, next.SpanCount(), "only what was refused is sent again")
@@ -199,9 +207,9 @@ func TestForwardPartlyRefused(t *testing.T) {
 func TestForwardRefusedForGood(t *testing.T) {
 	next := &flakyNext{fail: func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }}
 	h := newHarness(t, defaultConfig(), next)
-	h.consume(t, finishedRun(1)...)
+	h.heldRun(t, 1)
 	assert.Equal(t, load{}, h.load())
-	_, ok := h.nextDue()
+	_, ok := h.lane().forwarder.due()
 	assert.False(t, ok)
 	failures, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_forward_failures")
 	require.NoError(t, err)
@@ -220,7 +228,7 @@ func TestRefusedAtTheBound(t *testing.T) {
 		}
 		return errDown
 	}
-	h.consume(t, finishedRun(1)...)
+	h.heldRun(t, 1)
 	h.budget.limit = int64(3 * h.load().bytes / 2)
 	before, tries := h.load(), next.tries
 
@@ -233,7 +241,7 @@ func TestRefusedAtTheBound(t *testing.T) {
 
 	next.fail = nil
 	h.pass(t, firstRetry)
-	h.consume(t, finishedRun(2)...)
+	h.heldRun(t, 2)
 	assert.Equal(t, 5, next.SpanCount())
 }
 
@@ -290,7 +298,9 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
 	p, err = newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
 	require.NoError(t, err)
-	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)...)))
+	for _, span := range finishedRun(1) {
+		require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, span)))
+	}
 	require.ErrorContains(t, p.Shutdown(t.Context()), "2 classified spans are lost")
 }
 
@@ -306,8 +316,8 @@ func TestForwardWithoutCaller(t *testing.T) {
 	assert.Equal(t, []string{"a"}, next.tenants, "the other spans go out in their caller's")
 
 	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...)))
-	assert.Equal(t, 3, next.tries)
-	assert.Equal(t, []string{"a", "a"}, next.tenants, "a run that came whole goes with them")
+	assert.Equal(t, 3, next.tries, "a run that comes whole goes in its call")
+	assert.Equal(t, []string{"a", "a"}, next.tenants)
 }
 
 // A shutdown ends with its context, whatever the next consumer does.
@@ -337,7 +347,9 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 				if started {
 					require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 				}
-				require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)...)))
+				for _, span := range finishedRun(1) {
+					require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, span)))
+				}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- p.Shutdown(ctx) }()

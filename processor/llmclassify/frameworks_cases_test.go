@@ -26,6 +26,10 @@ func frameworkCases() []frameworkCase {
 	toolEnds := tool
 	toolEnds.confidence = semconv.ConfidenceMedium
 
+	limited := said{outcome: semconv.RunOutcomeLimited, class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium, safety: never}
+	tokens := limited
+	tokens.outcome = semconv.RunOutcomeUnset
+
 	const httpError = "pydantic_ai.exceptions.ModelHTTPError"
 	tooMany := "status_code: 429, model_name: model-test, body: " + secret
 	reset := func(s framed) framed { return s.raising("httpx.RemoteProtocolError", secret) }
@@ -40,10 +44,10 @@ func frameworkCases() []frameworkCase {
 		{name: "pydantic cut", want: says{1: failed(cut), 2: cut}, spans: []framed{
 			reset(pydantic.run(2)), reset(pydantic.chat(2, 0.1, 1, nil)),
 		}},
-		{name: "pydantic cut while the agent streams: the call was cancelled", want: says{1: unclear}, spans: []framed{
+		{name: "pydantic cut while the agent streams: the call was cancelled", want: says{1: failed(unknown)}, spans: []framed{
 			reset(pydantic.run(2)), pydantic.chat(2, 0.1, 1, nil),
 		}},
-		{name: "pydantic cut while the agent streams, under an old API", want: says{1: unclear, 2: unknown}, spans: []framed{
+		{name: "pydantic cut while the agent streams, under an old API", want: says{1: failed(unknown), 2: unknown}, spans: []framed{
 			reset(pydantic.run(2)), pydantic.chat(2, 0.1, 1, nil).raising("asyncio.exceptions.CancelledError", ""),
 		}},
 		{name: "pydantic cancelled, under an old API", want: says{1: unclear, 2: unknown}, spans: []framed{
@@ -72,7 +76,7 @@ func frameworkCases() []frameworkCase {
 		{name: "pydantic answers by a call of its output tool", want: says{}, spans: []framed{
 			pydantic.run(4), pydantic.chat(2, 0.1, 1, finished("tool_call")), pydantic.tool(1, 2, "call_1"), pydantic.chat(4, 2.1, 3, finished("tool_call")),
 		}},
-		{name: "pydantic failed after a call", want: says{1: unclear}, spans: []framed{
+		{name: "pydantic failed after a call", want: says{1: failed(unknown)}, spans: []framed{
 			pydantic.run(3).raising("ValueError", secret), pydantic.chat(2, 0.1, 1, finished("tool_call")),
 		}},
 		{name: "pydantic approved in the same run", want: says{1: fine}, spans: []framed{
@@ -120,7 +124,7 @@ func frameworkCases() []frameworkCase {
 		{name: "ms well", want: says{1: fine}, spans: []framed{
 			msAgents.run(4), msAgents.chat(2, 0.1, 1, finishedJSON("tool_calls")), msAgents.tool(1, 2, "call_1"), msAgents.chat(4, 2.1, 3, finishedJSON("stop")),
 		}},
-		{name: "ms failed", want: says{1: unclear, 2: unknown}, spans: []framed{
+		{name: "ms failed", want: says{1: failed(unknown), 2: unknown}, spans: []framed{
 			msAgents.run(2).raising("agent_framework.exceptions.ChatClientException", secret), msAgents.chat(2, 0.1, 1, values{"error.type": "ChatClientException"}).raising("agent_framework.exceptions.ChatClientException", secret),
 		}},
 		{name: "ms tool failed, answered", want: says{1: recovered, 3: tool}, spans: []framed{
@@ -137,6 +141,45 @@ func frameworkCases() []frameworkCase {
 			msAgents.run(3).raising("ValueError", secret), msAgents.chat(2, 0.1, 1, finishedJSON("tool_calls")), msAgents.tool(1, 2, "call_1").raising("ValueError", secret),
 		}},
 		{name: "ms cancelled", want: says{1: unclear}, spans: []framed{msAgents.run(2), msAgents.chat(2, 0.1, 1, nil)}},
+		// AG2: the replies of both agents are beneath the conversation, the calls are those of one and the
+		// tools those of the other. From 1.0 on a turn is as in other frameworks.
+		{name: "ag2 well", want: says{1: fine}, spans: []framed{
+			ag2.conversation(6), ag2.reply(7, "assistant", 0, 1), under(ag2.chat(2, 0.1, 1, finishedJSON("tool_calls")), 7),
+			ag2.reply(8, "user", 1, 3), ag2.tool(8, 2, "call_1"), ag2.reply(9, "assistant", 3, 5), under(ag2.chat(4, 3.1, 4, finishedJSON("stop")), 9),
+		}},
+		{name: "ag2 well, a chat of a group", want: says{1: fine, 10: fine}, spans: []framed{
+			ag2.conversation(8), ag2.reply(7, "chat_manager", 0, 7),
+			under(func() framed { s := ag2.conversation(7); s.id, s.name = 10, "conversation chat_manager"; return s }(), 7),
+			ag2.span(11, 10, "speaker_selection", 0.1, 0.2, values{"gen_ai.operation.name": "speaker_selection", "ag2.span.type": "speaker_selection"}),
+			under(ag2.reply(9, "coder", 1, 3), 10), under(ag2.chat(4, 1.1, 2, finishedJSON("stop")), 9),
+		}},
+		{name: "ag2 stopped at its bound on turns", want: says{}, spans: []framed{
+			ag2.conversation(6), ag2.reply(7, "assistant", 0, 1), under(ag2.chat(2, 0.1, 1, finishedJSON("tool_calls")), 7),
+		}},
+		{name: "ag2 refused", want: says{1: failed(limitedRate), 2: limitedRate}, spans: []framed{
+			ag2.conversation(2).raising("openai.RateLimitError", secret), ag2.reply(7, "assistant", 0, 1).raising("openai.RateLimitError", secret),
+			under(ag2.chat(2, 0.1, 1, values{"error.type": "RateLimitError"}).raising("openai.RateLimitError", secret), 7),
+		}},
+		{name: "ag2 cut", want: says{1: failed(cut), 2: cut}, spans: []framed{
+			reset(ag2.conversation(2)), reset(ag2.reply(7, "assistant", 0, 1)), under(reset(ag2.chat(2, 0.1, 1, nil)), 7),
+		}},
+		{name: "ag2 limited", want: says{1: limited, 2: tokens}, spans: []framed{
+			ag2.conversation(2), ag2.reply(7, "assistant", 0, 1), under(ag2.chat(2, 0.1, 1, finishedJSON("length")), 7),
+		}},
+		{name: "ag2 tool failed, answered", want: says{1: recovered, 3: tool}, spans: []framed{
+			ag2.conversation(6), ag2.reply(7, "assistant", 0, 1), under(ag2.chat(2, 0.1, 1, finishedJSON("tool_calls")), 7), ag2.reply(8, "user", 1, 3),
+			func() framed { s := ag2.tool(8, 2, "call_1"); s.values["error.type"] = "ExecutionError"; return s }(),
+			ag2.reply(9, "assistant", 3, 5), under(ag2.chat(4, 3.1, 4, finishedJSON("stop")), 9),
+		}},
+		{name: "ag2 failed for another reason", want: says{1: failed(unknown)}, spans: []framed{
+			ag2.conversation(6).raising("ValueError", secret), ag2.reply(7, "assistant", 0, 1), under(ag2.chat(2, 0.1, 1, finishedJSON("stop")), 7),
+		}},
+		{name: "ag2 1.0 well", want: says{1: fine}, spans: []framed{
+			ag2Turn.run(4), ag2Turn.chat(2, 0.1, 1, finished("tool_calls")), ag2Turn.tool(1, 2, "call_1"), ag2Turn.chat(4, 2.1, 3, finished("stop")),
+		}},
+		{name: "ag2 1.0 tool failed", want: says{1: failed(toolEnds), 3: tool}, spans: []framed{
+			ag2Turn.run(3).raising("ValueError", secret), ag2Turn.chat(2, 0.1, 1, finished("tool_calls")), ag2Turn.tool(1, 2, "call_1").raising("ValueError", secret),
+		}},
 		// Spring AI: there is no run; the client's span groups.
 		{name: "spring well", want: says{4: fine}, spans: []framed{
 			spring.span(1, 0, "spring_ai chat_client", 0, 4, values{"gen_ai.operation.name": "framework", "spring.ai.kind": "chat_client"}),
@@ -190,13 +233,13 @@ func frameworkCases() []frameworkCase {
 		{name: "claude overloaded", want: says{1: failed(overloaded), 2: overloaded, 5: overloaded}, spans: []framed{
 			claudePy.run(2).raising("", ""), failing(claudePy.chat(2, 0.1, 1, nil), "overloaded_error", 529), failing(claudeAPI(5, 2, 0.2, 0.9, nil), "overloaded_error", 529),
 		}},
-		{name: "claude cut, the API was well", want: says{1: unclear, 2: unknown}, spans: []framed{
+		{name: "claude cut, the API was well", want: says{1: failed(unknown), 2: unknown}, spans: []framed{
 			claudePy.run(2).raising("", ""), failing(claudePy.chat(2, 0.1, 1, nil), "api_error", 200), claudeAPI(5, 2, 0.2, 0.9, claudeDone("end_turn")).ok(),
 		}},
-		{name: "claude broke, the API says why", want: says{1: unclear, 2: unknown, 5: overloaded}, spans: []framed{
+		{name: "claude broke, the API says why", want: says{1: failed(unknown), 2: unknown, 5: overloaded}, spans: []framed{
 			claudePy.run(2).raising("", ""), failing(claudePy.chat(2, 0.1, 1, nil), "api_error", 200), failing(claudeAPI(5, 2, 0.2, 0.9, nil), "overloaded_error", 200),
 		}},
-		{name: "claude broke, the API was cancelled", want: says{1: unclear, 2: unknown, 5: stopped}, spans: []framed{
+		{name: "claude broke, the API was cancelled", want: says{1: failed(unknown), 2: unknown, 5: stopped}, spans: []framed{
 			claudePy.run(2).raising("", ""), failing(claudePy.chat(2, 0.1, 1, nil), "api_error", 200), claudeAPI(5, 2, 0.2, 0.9, values{"http.response.status_code": 200}),
 		}},
 		{name: "claude tool failed", want: says{1: failed(toolEnds), 3: tool}, spans: []framed{

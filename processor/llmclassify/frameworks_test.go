@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,7 +66,11 @@ func framedTraces(t *testing.T, spans []framed) ptrace.Traces {
 		}
 		rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), service)
 		ss := rs.ScopeSpans().AppendEmpty()
-		ss.Scope().SetName(s.library)
+		name, version, _ := strings.Cut(s.library, "@0.11") // of AG2
+		if version != "" {
+			ss.Scope().SetVersion("0.11" + version)
+		}
+		ss.Scope().SetName(name)
 		span := ss.Spans().AppendEmpty()
 		s.write(t, span)
 		for key, v := range s.values {
@@ -106,6 +111,10 @@ var (
 	adk = framework{"gcp.vertex.agent", values{
 		"gcp.vertex.agent.llm_response": secret, "gcp.vertex.agent.tool_call_args": secret, "gcp.vertex.agent.tool_response": secret, "gcp.vertex.agent.data": secret,
 	}}
+	ag2 = framework{"opentelemetry.instrumentation.ag2@0.11.0", values{
+		"ag2.span.type": "agent", "gen_ai.input.messages": secret, "gen_ai.output.messages": secret, "gen_ai.tool.call.result": secret, "ag2.chats.summaries": secret,
+	}}
+	ag2Turn  = framework{"opentelemetry.instrumentation.ag2", values{"ag2.span.type": "agent", "gen_ai.input.messages": secret, "ag2.human_input.response": secret}}
 	claudePy = framework{"com.anthropic.sdk.python", values{"gen_ai.provider.name": "anthropic"}}
 	claudeAt = framework{"com.anthropic.claude-platform", values{"gen_ai.provider.name": "anthropic"}}
 	vllm     = framework{"vllm.tracing.otel", values{"gen_ai.request.id": "cmpl-1", "gen_ai.usage.completion_tokens": 6}}
@@ -126,6 +135,15 @@ func (f framework) tool(parent byte, to float64, call string) framed {
 	return f.span(3, parent, "execute_tool write", 1.1, to, values{
 		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "write", "gen_ai.tool.call.id": call, "gen_ai.tool.call.arguments": secret,
 	})
+}
+
+// conversation is a run of AG2, and reply one of an agent in it.
+func (f framework) conversation(to float64) framed {
+	return f.span(1, 0, "conversation user", 0, to, values{"gen_ai.operation.name": "conversation", "gen_ai.agent.name": "user", "gen_ai.conversation.max_turns": 4})
+}
+
+func (f framework) reply(id byte, agent string, from, to float64) framed {
+	return f.span(id, 1, "invoke_agent "+agent, from, to, values{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent})
 }
 
 // adkCall is a call_llm, which has no operation name; its tools are beneath it.

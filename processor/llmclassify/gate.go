@@ -11,6 +11,7 @@ type gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
+	left   bool          // close did not wait until all had left
 	empty  chan struct{} // closed when all have left; nil before close
 }
 
@@ -44,5 +45,15 @@ func (g *gate) close(ctx context.Context) {
 	select {
 	case <-g.empty:
 	case <-ctx.Done():
+		g.mu.Lock()
+		g.left = g.inside > 0
+		g.mu.Unlock()
 	}
+}
+
+// leftBehind reports whether the gate was closed without waiting for those that are inside.
+func (g *gate) leftBehind() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.left
 }

@@ -84,3 +84,44 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 		}
 	}
 }
+
+// An agent that got a gateway's error and one whose stream the gateway cut have the same cause, and
+// not the same story: the summary and the evidence say what came from the gateway, and why.
+func TestWhatAGatewayAnsweredAndWhy(t *testing.T) {
+	const lost = semconv.TransportCauseConnectionReset
+	beneath := func() []spanSpec {
+		return served(requestSpan(6, 0, 0.2, 1.9).refused(502, semconv.ProviderErrorKindServerError, "").under(2),
+			requestSpan(7, 0, 0.3, 1.8).under(6).cut(semconv.PhaseText, lost, "ECONNRESET", counts{text: 2}))
+	}
+	for _, tt := range []struct {
+		name     string
+		agents   spanSpec
+		summary  string
+		evidence []string
+	}{
+		{
+			"an error", requestSpan(2, 1, 0.1, 2).refused(502, semconv.ProviderErrorKindServerError, ""),
+			"A gateway answered with an error, because the connection to the model was lost (connection reset) before any output. Nothing had been shown yet. It is safe to retry automatically.",
+			[]string{"http.response.status_code=502", "gateway.upstream=stream_interrupted/connection_reset"},
+		},
+		{
+			"a cut", requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseText, lost, "ECONNRESET", counts{text: 2}),
+			"The connection to the model was lost (connection reset) while the assistant was still writing. Part of the answer had already been shown. Ask before retrying: the answer would be shown again from the start.",
+			[]string{"llm.transport.cause=connection_reset", "gateway.upstream=stream_interrupted/connection_reset"},
+		},
+	} {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, append(beneath(), tt.agents, runSpan(1, 0, 3, 1, 0))...)
+		h.pass(t, defaultMaxHold)
+		out := spansOf(h.out())
+		for _, id := range []byte{2, 1} {
+			attrs := out[spanID(id)].Attributes()
+			summary, _ := attrs.Get(string(semconv.FailureSummaryKey))
+			assert.Equal(t, tt.summary, summary.Str(), tt.name)
+			list, _ := attrs.Get(string(semconv.FailureEvidenceKey))
+			for _, want := range tt.evidence {
+				assert.Contains(t, list.Slice().AsRaw(), want, tt.name)
+			}
+		}
+	}
+}

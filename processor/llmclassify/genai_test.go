@@ -80,7 +80,7 @@ func TestGenAI(t *testing.T) {
 		{
 			name:  "genai_connection_error",
 			spans: []spanSpec{chatSpan(2, 1, 0.1, 2).streaming().failed("APIConnectionError"), agentSpan(1, 0, 0, 3).failed("APIConnectionError")},
-			want:  wants{2: unclassified, 1: unclassified.on(semconv.RunOutcomeIncomplete)},
+			want:  wants{2: unclassified, 1: unclassified.on(semconv.RunOutcomeFailed)},
 		},
 		{
 			name: "genai_connection_error_after_a_response",
@@ -153,7 +153,7 @@ func TestGenAI(t *testing.T) {
 			name:  "genai_failed_run_without_its_requests",
 			spans: []spanSpec{agentSpan(1, 0, 0, 3).failed("ECONNRESET")},
 			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
-				because(incomplete.safety, incomplete.reason).on(semconv.RunOutcomeIncomplete)},
+				because(incomplete.safety, incomplete.reason).on(semconv.RunOutcomeFailed)},
 		},
 		{
 			name:  "genai_run_without_its_requests",
@@ -168,7 +168,7 @@ func TestGenAI(t *testing.T) {
 				agentSpan(1, 0, 0, 3).failed("httpx.RemoteProtocolError"),
 			},
 			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
-				because(toolUnknown.safety, toolUnknown.reason).on(semconv.RunOutcomeIncomplete)},
+				because(toolUnknown.safety, toolUnknown.reason).on(semconv.RunOutcomeFailed)},
 		},
 		{
 			name: "genai_call_over_our_attempts",

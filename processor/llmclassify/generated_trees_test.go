@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -218,7 +218,7 @@ func (g *tree) gateway(requests []request, service string, in float64) {
 
 // arrive lets the spans arrive in this many calls, with time between them, and returns
 // what came out in the end. If disk is set, the process is killed once in between.
-func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits hold.Limits, spans []spanSpec, calls int, step time.Duration, disk *disk) *harness {
+func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits trace.Limits, spans []spanSpec, calls int, step time.Duration, disk *disk) *harness {
 	t.Helper()
 	start := func(next consumer.Traces, now time.Time) *harness {
 		h := newHarness(t, cfg, next)
@@ -368,12 +368,12 @@ func checkTree(t *testing.T, seed uint64) {
 		return fmt.Sprintf("%s, seed %d:%s", what, seed, describe(spans))
 	}
 	t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-		together := arrive(t, g, defaultConfig(), hold.Limits{}, tr.spans, 1, 0, nil)
+		together := arrive(t, g, defaultConfig(), trace.Limits{}, tr.spans, 1, 0, nil)
 		want := runVerdicts(together.out())
 		for range 3 {
 			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
 			calls := 1 + g.IntN(len(spans))
-			h := arrive(t, g, defaultConfig(), hold.Limits{}, spans, calls, defaultSettle/2/time.Duration(calls), nil)
+			h := arrive(t, g, defaultConfig(), trace.Limits{}, spans, calls, defaultSettle/2/time.Duration(calls), nil)
 			if !tr.broken {
 				require.Equal(t, want, runVerdicts(h.out()), message("within settle", spans))
 			}
@@ -427,7 +427,7 @@ func checkTree(t *testing.T, seed uint64) {
 			}
 			calls := 1 + g.IntN(len(twice))
 			step := []time.Duration{0, time.Second, 10 * time.Second, 5 * time.Minute, 2 * time.Hour}[g.IntN(5)]
-			limits := hold.Limits{}
+			limits := trace.Limits{}
 			if n == 3 {
 				limits = tinyLimits(g)
 			}
@@ -440,7 +440,11 @@ func checkTree(t *testing.T, seed uint64) {
 			for _, s := range twice {
 				times[spanID(s.id)]++
 			}
-			require.Equal(t, times, countsOf(h.out()), message("each once", twice))
+			counts := countsOf(h.out())
+			for id, n := range times { // spans of a stored call that had gone come again
+				require.GreaterOrEqual(t, counts[id], n, message("each once at least", twice))
+			}
+			require.Len(t, counts, len(times), message("nothing else", twice))
 		}
 	})
 }

@@ -3,30 +3,61 @@ package llmclassify
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// handOver waits for the shards, and takes over the call if there is memory for it. Calls
-// that wait do not count: held spans must not go early to make room for them.
-func (p *classifier) handOver(ctx context.Context, caller *origin.Caller, q *partition) error {
+// own takes over the LLM spans of a call, and lets the lanes know of its other spans. After an error
+// nothing was taken over.
+func (p *classifier) own(ctx context.Context, caller *origin.Caller, q *partition) error {
+	p.live.addAll(q.traces, 1)
+	if !p.store.enabled() { // a storage has all spans before they are judged
+		q.expectWhole(&p.live)
+	}
+	p.addLinks(q)
+	p.addExchanges(q)
+	p.judgeWhole(ctx, q)
+	q.deliver()
+	if err := p.takeOver(ctx, caller, q); err != nil {
+		p.live.addAll(q.traces, -1)
+		return err
+	}
+	p.live.addAll(q.whole.ids, -1) // their lanes know them as judged
+	p.telemetry.flow.add(spanCounts{in: len(q.found), taken: len(q.found), held: len(q.found)})
+	p.tell(q)
+	return nil
+}
+
+// takeOver takes places and memory for the LLM spans of a call that are to be held, and the spans.
+func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *partition) error {
+	if len(q.found) == 0 {
+		return nil
+	}
 	if err := p.reserve(ctx, q); err != nil {
 		return err
 	}
-	err := p.admit(q)
-	if err == nil {
-		if err = p.takeOver(ctx, caller, q); err == nil {
-			return nil
-		}
-		p.giveBack(q, len(q.deliveries))
+	if err := p.take(ctx, caller, q); err != nil {
+		p.unreserve(q, q.withPlaces())
+		return err
 	}
-	p.unreserve(q, q.withPlaces())
-	return err
+	return nil
+}
+
+// take takes the memory for the LLM spans of a call, moves them out of it and writes them to the store.
+func (p *classifier) take(ctx context.Context, caller *origin.Caller, q *partition) error {
+	if err := p.admit(q); err != nil {
+		return err
+	}
+	tickets, err := p.store.put(ctx, q.now, caller, q.takeSpans(p.store.enabled()))
+	if err != nil {
+		p.giveBack(q, len(q.deliveries))
+		return err
+	}
+	q.attach(caller, tickets)
+	return nil
 }
 
 // admit takes the memory of the deliveries.
@@ -51,122 +82,90 @@ func (p *classifier) giveBack(q *partition, n int) {
 	}
 }
 
-// takeOver moves the LLM spans that are to be held out of the call, forwards what is
-// left of it and sends the deliveries.
-func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *partition) error {
-	tickets, err := p.takeHeld(ctx, caller, q)
-	if err != nil {
-		return err
-	}
-	p.addLinks(q)
-	p.addExchanges(q)
-	p.rememberSpans(q)
-	if err := p.forwardRest(ctx, caller, q); err != nil {
-		p.store.remove(ctx, tickets, len(q.found))
-		return err
-	}
-	p.countComplete(ctx, &q.complete)
-	p.countTaken(q)
-	q.attach(caller, tickets)
+// tell puts the deliveries of a call into the inboxes of their lanes, with the links and the evidence
+// among its other spans. It never waits.
+func (p *classifier) tell(q *partition) {
 	for i := range q.deliveries {
-		d := &q.deliveries[i]
-		if d.needsPlace() || d.news() > 0 {
-			p.put(q, i)
+		if d := &q.deliveries[i]; d.needsPlace() || d.news() > 0 {
+			q.lane(i).inbox.put(d)
 		}
 	}
-	return nil
 }
 
-// countTaken counts the spans of a call that was taken over.
-func (p *classifier) countTaken(q *partition) {
-	n := spanCounts{in: q.spans, passed: q.others, taken: len(q.found) + q.complete.spans, held: len(q.found)}
-	if q.asParcel() {
-		n.held += q.complete.spans
-	} else {
-		n.forwarded = q.complete.spans
+// refuse lets the lanes know of the traces of a call that was refused.
+func (p *classifier) refuse(q *partition) {
+	p.takeBackWhole(q)
+	clear(q.deliveries)
+	for t, trace := range q.traces {
+		d := q.deliveryTo(q.owners[t], trace)
+		d.refused = append(d.refused, trace)
 	}
-	p.telemetry.flow.add(n)
-}
-
-// takeHeld takes the LLM spans that are to be held out of the call, and writes them to
-// the store.
-func (p *classifier) takeHeld(ctx context.Context, caller *origin.Caller, q *partition) (tickets func(int) journal.Ticket, err error) {
-	if len(q.found) == 0 {
-		return nil, nil
+	for i := range q.deliveries {
+		if d := &q.deliveries[i]; d.news() > 0 {
+			q.lane(i).inbox.put(d)
+		}
 	}
-	taken := q.takeSpans(p.store.enabled())
-	return p.store.add(ctx, q.now, caller, taken)
 }
 
-// forwardRest judges the complete runs of a call, and forwards what is not held of it.
-// Where that is complete runs alone, it is a parcel for a shard to forward: no other span
-// waits for the next consumer.
+// forwardRest forwards the other spans of a call, with the runs that came whole. What the next consumer
+// refuses of them waits with the LLM spans that are held. Where none is held, the sender repeats the call.
 func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *partition) error {
-	switch {
-	case q.others > 0:
-		p.judgeRest(q)
-		if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
-			return hidePartial(err)
-		}
-		if q.complete.spans > 0 { // the shard writes: no call waits for a slow disk now
-			q.deliveryTo(0, q.complete.traces[0]).judged = p.completeRecords(q)
-		}
-	case q.asParcel():
-		made, err := p.completeParcel(ctx, caller, q)
-		if err != nil {
-			return err
-		}
-		*q.deliveryTo(0, q.complete.traces[0]).parcel = made
-		p.judgeRest(q)
-	}
-	return nil
-}
-
-// judgeRest judges the complete runs. Of the exchanges of their traces it delivers those
-// that explained nothing, as it does the others.
-func (p *classifier) judgeRest(q *partition) {
-	for above, x := range p.judgeComplete(q) {
-		d := q.deliveryTo(0, above.trace)
-		d.exchanges = append(d.exchanges, exchange{above, x})
-	}
-}
-
-// pass forwards a call without LLM spans, and lets the shards know of its spans.
-func (p *classifier) pass(ctx context.Context, q *partition) error {
-	p.addLinks(q)
-	p.addExchanges(q)
-	if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
-		return err
-	}
-	p.telemetry.flow.add(spanCounts{in: q.spans, passed: q.spans})
-	if !slices.ContainsFunc(q.deliveries, func(d delivery) bool { return d.news() > 0 }) || !p.calls.enter() {
+	whole := q.whole.spans
+	if q.others == 0 && whole == 0 && len(q.found) > 0 {
 		return nil
 	}
-	defer p.calls.leave()
-	for i := range q.deliveries {
-		if q.deliveries[i].news() > 0 {
-			p.put(q, i)
-		}
+	err := p.next.ConsumeTraces(ctx, q.td)
+	if err != nil && len(q.found) > 0 && p.keepRest(ctx, caller, q, err) {
+		p.countWhole(ctx, q)
+		return nil
 	}
+	if err != nil {
+		var partial consumererror.Traces
+		if !errors.As(err, &partial) { // else the sender repeats some of the spans, which are late
+			p.takeBackWhole(q)
+		}
+		p.telemetry.flow.add(spanCounts{in: q.others + whole, refused: q.others + whole})
+		return err
+	}
+	p.countWhole(ctx, q)
+	p.telemetry.flow.add(spanCounts{in: q.others + whole, passed: q.others, taken: whole, forwarded: whole})
 	return nil
 }
 
-// put puts a delivery into the inbox of its lane. It never waits: what a call brought was
-// forwarded, and its sender must not send it again.
-func (p *classifier) put(q *partition, delivery int) {
-	d := &q.deliveries[delivery]
-	p.expectEvidence(d, 1)
-	if !q.lane(delivery).inbox.put(d) {
-		p.expectEvidence(d, -1)
+// keepRest takes over what the next consumer refused of a call. Nothing limits that but the calls themselves: no call is
+// admitted while there is no memory and spans wait to be sent again. It reports false if the store fails, and if the next
+// consumer mutates spans: it may have changed what it refused.
+func (p *classifier) keepRest(ctx context.Context, caller *origin.Caller, q *partition, refused error) bool {
+	if consumererror.IsPermanent(refused) || p.next.Capabilities().MutatesData {
+		return false
 	}
-}
-
-// expectEvidence notes of which traces evidence is on its way to a shard (1), or not any
-// more (-1).
-func (p *classifier) expectEvidence(d *delivery, change int32) {
-	for i := range d.exchanges {
-		p.evidenced.add(d.exchanges[i].above.trace, change)
+	all := q.others + q.whole.spans
+	rest := parcel{traces: q.td, caller: caller}
+	if part, ok := partOf(refused); ok && part.SpanCount() < all {
+		rest.traces = part
+	} else if q.td.SpanCount() != all { // a consumer behind the next one mutates spans
+		return false
 	}
+	if rest.traces.SpanCount() == 0 {
+		p.telemetry.flow.add(spanCounts{in: all, passed: q.others, taken: q.whole.spans, forwarded: q.whole.spans})
+		return true
+	}
+	tickets, err := p.store.put(ctx, q.now, caller, rest.traces)
+	if err != nil {
+		return false
+	}
+	rest.spans = rest.traces.SpanCount()
+	rest.bytes = (&ptrace.ProtoMarshaler{}).TracesSize(rest.traces)
+	if tickets != nil {
+		for i := range rest.spans {
+			rest.done = append(rest.done, tickets(i))
+		}
+	}
+	l := p.shards.of(q.tenants[0], q.traces[0])
+	p.budget.add(l.tenant, rest.bytes)
+	p.telemetry.flow.add(spanCounts{in: all, taken: q.whole.spans, held: rest.spans, forwarded: all - rest.spans})
+	l.inbox.put(&delivery{parcel: &rest, size: rest.bytes})
+	return true
 }
 
 // reserve gets a place for each delivery that needs one, always in the same order, so that no
@@ -187,18 +186,4 @@ func (p *classifier) unreserve(q *partition, deliveries []int) {
 	for _, i := range deliveries {
 		q.lane(i).inbox.unreserve(&q.deliveries[i])
 	}
-}
-
-// hidePartial hides from the sender that only a part of the call may have failed: its LLM
-// spans were not taken either, so that it has to send all of it again.
-func hidePartial(err error) error {
-	var partial consumererror.Traces
-	if !errors.As(err, &partial) {
-		return err
-	}
-	all := fmt.Errorf("the next consumer refused a part of the call, so that none of its LLM spans were taken: %s", err) //nolint:errorlint // the type is what is to be hidden
-	if consumererror.IsPermanent(err) {
-		return consumererror.NewPermanent(all)
-	}
-	return all
 }

@@ -15,7 +15,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // manualClock stands still until it is told.
@@ -162,6 +164,40 @@ func (l *lane) judgeAll(ctx context.Context) {
 
 // lane is the first lane.
 func (h *harness) lane() *lane { return h.shards[0].lane(h.tenants.others) }
+
+// effects is what each run did that was judged and that late spans may correct, with what came late.
+func (h *harness) effects() map[spanKey]classify.Effects {
+	did := map[spanKey]classify.Effects{}
+	for _, s := range h.shards {
+		for l := range s.all {
+			for r := range l.buffer.Runs {
+				did[spanKey{r.Trace, r.Run}] = r.Effects
+			}
+		}
+	}
+	return did
+}
+
+// corrected is the verdict on repeating a run of the first trace with what came late, unset if
+// nothing is kept of the run, and reports whether a late span has made it more careful.
+func (h *harness) corrected(run pcommon.SpanID) (semconv.RetrySafety, bool) {
+	for r := range h.lane().buffer.Runs {
+		if r.Trace == traceID(1) && r.Run == run {
+			return r.Retry.Safety, r.Corrected
+		}
+	}
+	return semconv.RetrySafetyUnset, false
+}
+
+// keepsRuns reports whether runs of a trace are kept for the runs around them.
+func (h *harness) keepsRuns(of pcommon.TraceID) bool {
+	for r := range h.lane().buffer.Runs {
+		if r.Trace == of {
+			return true
+		}
+	}
+	return false
+}
 
 // nextDue is when the first shard has something to do; false when none has.
 func (h *harness) nextDue() (next time.Time, ok bool) {

@@ -6,32 +6,31 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // delivery is what one call brings to a lane.
 type delivery struct {
 	at        time.Time // when an earlier process received it; zero where this one did
-	arrivals  []assemble.Arrival
-	parcel    *parcel // spans that are judged, nil where there are none
-	judged    []byte  // records of runs that were forwarded with their call, for the store
-	records   bool    // there are such
-	links     []hold.Link
+	arrivals  []trace.Arrival
+	parcel    *parcel // spans of an earlier process that are to be forwarded as they are; nil: none
+	links     []trace.Link
+	refused   []pcommon.TraceID // traces of a call that was refused
 	exchanges []exchange
 	size      int  // bytes that the budget knows of
 	replayed  bool // nothing of an earlier process comes after it
-	linksLost bool // there was no room for links after it
+	linksLost bool // there was no room for links or refused traces after it
+	placed    bool // it has a place
 }
 
-// needsPlace reports whether there are spans in the delivery that the lane is to take over,
-// or records that it is to write.
-func (d *delivery) needsPlace() bool { return d.arrivals != nil || d.parcel != nil || d.records }
+// needsPlace reports whether there are spans in the delivery that the lane is to take over.
+func (d *delivery) needsPlace() bool { return d.arrivals != nil || d.parcel != nil }
 
-// news is how many spans that passed the delivery lets the lane know of.
-func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
+// news is how many links, exchanges and refused traces the delivery lets the lane know of.
+func (d *delivery) news() int { return len(d.links) + len(d.exchanges) + len(d.refused) }
 
 // spans is how many spans there are in the delivery, or passed.
 func (d *delivery) spans() int {
@@ -85,28 +84,27 @@ func (b *inbox) reserve(ctx context.Context, d *delivery) error {
 	if err := b.places.Acquire(ctx, b.place(d)); err != nil {
 		return fmt.Errorf("waiting for earlier spans to be taken over: %w", err)
 	}
+	d.placed = true
 	return nil
 }
 
 // unreserve gives back the place of a delivery.
 func (b *inbox) unreserve(d *delivery) { b.places.Release(b.place(d)) }
 
-// put adds a delivery, which has a place if it needs one. It returns false for news for
-// which there is no room.
-func (b *inbox) put(d *delivery) bool {
+// put adds a delivery. News for which there is no room go.
+func (b *inbox) put(d *delivery) {
 	b.mu.Lock()
 	if !d.needsPlace() && b.news+d.news() > maxNews {
-		if len(d.links) > 0 {
+		if len(d.links)+len(d.refused) > 0 {
 			b.loseLinks()
 		}
 		b.mu.Unlock()
-		return false
+		return
 	}
 	b.list = append(b.list, *d)
 	b.news += d.news()
 	b.mu.Unlock()
 	b.wake()
-	return true
 }
 
 // loseLinks lets the lane know that links are missing, once it has what is on its way. It is
@@ -131,7 +129,7 @@ func (b *inbox) take() (d delivery, ok bool) {
 		b.list = nil
 	}
 	b.news -= d.news()
-	if d.needsPlace() {
+	if d.placed {
 		b.unreserve(&d)
 	}
 	return d, true

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -21,10 +20,11 @@ func TestInboxIsBounded(t *testing.T) {
 	b := newInbox(held, func() { woken++ })
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	spans := func(size int) *delivery { return &delivery{arrivals: []assemble.Arrival{{}}, size: size} }
+	spans := func(size int) *delivery { return &delivery{arrivals: []trace.Arrival{{}}, size: size} }
 	for range maxDeliveries {
-		require.NoError(t, b.reserve(t.Context(), spans(1)))
-		require.True(t, b.put(spans(1)))
+		d := spans(1)
+		require.NoError(t, b.reserve(t.Context(), d))
+		b.put(d)
 	}
 	require.ErrorIs(t, b.reserve(done, spans(1)), context.Canceled)
 	for range maxDeliveries {
@@ -42,11 +42,13 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 	require.ErrorIs(t, b.reserve(done, spans(300<<10)), context.Canceled)
 
-	news := &delivery{links: make([]hold.Link, maxNews)}
-	assert.True(t, b.put(news), "needs no place")
-	assert.False(t, b.put(&delivery{links: make([]hold.Link, 1)}))
-	_, _ = b.take()
-	assert.True(t, b.put(news))
+	news := &delivery{links: make([]trace.Link, maxNews)}
+	b.put(news)
+	b.put(&delivery{links: make([]trace.Link, 1)})
+	d, _ := b.take()
+	assert.True(t, d.linksLost)
+	assert.True(t, b.empty(), "news need no place, and have no more room")
+	b.put(news)
 	assert.Equal(t, maxDeliveries+2, woken)
 }
 

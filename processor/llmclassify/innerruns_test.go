@@ -10,8 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -337,62 +336,12 @@ func TestToolsAreNotObserved(t *testing.T) {
 	assert.Equal(t, semconv.CauseMissingChildren, v.cause)
 }
 
-// What is kept of runs that were judged is bounded in time, number and memory.
-func TestInnerRunsAreBounded(t *testing.T) {
-	now := t0
-	run := func(id, parent byte) *assemble.Item {
-		return &assemble.Item{ID: spanID(id), Parent: spanID(parent), Start: at(1), End: at(2)}
-	}
-	outer := func(trace byte) *assemble.Release {
-		return &assemble.Release{Trace: traceID(trace), Run: &assemble.Item{ID: spanID(1), Start: at(0), End: at(9)}}
-	}
-	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
-	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace)).Succeeded }
-
-	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
-	a := newAwaited(time.Minute, 1<<20)
-	e := newInnerRuns(time.Minute, 1<<20, judged, a, new(lifetime))
-	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 0)}, assemble.Inner{}, wentWell)
-	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
-	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
-	assert.Equal(t, classify.Yes, well(e, 1))
-	assert.Equal(t, classify.NotObserved, well(e, 2))
-	assert.Equal(t, assemble.Inner{}, e.of(&assemble.Release{Trace: traceID(1)}), "there is no run span")
-	now = now.Add(time.Minute)
-	e.add(now, &assemble.Release{Trace: traceID(2), Run: run(2, 9)}, assemble.Inner{}, wentWell)
-	assert.Equal(t, classify.Yes, well(e, 1), "for a period at least")
-	now = now.Add(time.Minute)
-	e.add(now, &assemble.Release{Trace: traceID(3), Run: run(2, 9)}, assemble.Inner{}, wentWell)
-	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
-
-	for n := range 3 * maxInnerRuns {
-		inner := run(2, 9)
-		inner.ID = pcommon.SpanID{2, byte(n >> 8), byte(n)}
-		e.add(now, &assemble.Release{Trace: traceID(4), Run: inner}, assemble.Inner{}, wentWell)
-	}
-	assert.Len(t, e.kept.Now.byTrace[traceID(4)].runs, maxInnerRuns)
-
-	e = newInnerRuns(time.Hour, 20*innerRunSize, judged, a, new(lifetime))
-	for n := range uint64(1000) {
-		e.add(now, &assemble.Release{Trace: numbered(n), Run: run(2, 9)}, assemble.Inner{}, wentWell)
-		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
-	}
-	assert.NotEmpty(t, e.kept.Now.byTrace)
-
-	e = newInnerRuns(time.Hour, 1, judged, a, new(lifetime))
-	e.add(now, &assemble.Release{Trace: traceID(1), Run: run(2, 9)}, assemble.Inner{}, wentWell)
-	assert.Equal(t, classify.NotObserved, well(e, 1))
-	assert.NotPanics(t, func() {
-		e.add(now, &assemble.Release{Trace: pcommon.TraceID{}, Run: run(2, 9)}, assemble.Inner{}, wentWell)
-	})
-}
-
 // A run whose inner runs were forgotten, as there was no room for them, may have done more
 // than is known, also where it announces nothing.
 func TestInnerRunsForgotten(t *testing.T) {
 	for room := range 3 {
 		cfg := defaultConfig()
-		cfg.MaxFactBytes = 16*2*innerRunSize*room + 5000
+		cfg.MaxFactBytes = 16*2*320*room + 5000
 		h := newHarness(t, cfg, nil)
 		inner := func(id byte, from float64) []spanSpec {
 			return []spanSpec{
@@ -421,7 +370,7 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 	play := func(t *testing.T, counted bool, began, start float64) verdict {
 		h := newHarness(t, defaultConfig(), nil)
 		at := start
-		for n := range 2 * maxInnerRuns {
+		for n := range 2 * trace.MaxPastRuns {
 			id := pcommon.SpanID{1, byte(n >> 8), byte(n)}
 			f := newForest(t)
 			f.add(runSpan(9, 0, 0, 1, 0), id, spanID(99), at, at+1)
@@ -442,31 +391,14 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 		return verdicts(h.out())[1]
 	}
 	for _, counted := range []bool{false, true} {
-		const start, forgotten = 100, 100 + maxInnerRuns
-		assert.Equal(t, safe, play(t, counted, start+2*maxInnerRuns, start).safety, "it began after all of them, counted %v", counted)
+		const start, forgotten = 100, 100 + trace.MaxPastRuns
+		assert.Equal(t, safe, play(t, counted, start+2*trace.MaxPastRuns, start).safety, "it began after all of them, counted %v", counted)
 		assert.Equal(t, safe, play(t, counted, forgotten+11, start).safety, "it is beside those that are kept, counted %v", counted)
 		for _, began := range []float64{forgotten + 5, forgotten - 5, start - 5, 0} {
 			v := play(t, counted, began, start)
 			assert.Equal(t, confirm, v.safety, "it began at %v, counted %v", began, counted)
 			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
 		}
-	}
-}
-
-// A run that was forgotten and has no start may be within any.
-func TestForgottenWithoutStart(t *testing.T) {
-	const second = pcommon.Timestamp(time.Second)
-	for _, starts := range [][]pcommon.Timestamp{{0, 100 * second}, {100 * second, 0}, {0}} {
-		var g runsByTrace
-		trace := pcommon.TraceID{1}
-		for n := range maxInnerRuns + len(starts) {
-			r := innerRun{id: pcommon.SpanID{byte(n >> 8), byte(n), 1}}
-			if n < len(starts) {
-				r.position.Start = starts[n]
-			}
-			g.add(trace, r)
-		}
-		assert.True(t, g.forgot(trace, 200*second), "%v", starts)
 	}
 }
 
@@ -605,7 +537,7 @@ func TestInnerRunIsRefused(t *testing.T) {
 	shown := requestSpan(3, 1, 0.6, 0.7).answered("tool_calls", counts{text: 3, inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}})
 	tool := toolSpan(4, 0.8, 0.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
 	for refusals := range 3 {
-		next := &flakyNext{fail: down}
+		next := &flakyNext{fail: down, mutates: true} // what it refuses is not kept
 		h := newHarness(t, defaultConfig(), next)
 		for range refusals {
 			require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, inner...)), errDown)
@@ -622,8 +554,8 @@ func TestInnerRunIsRefused(t *testing.T) {
 	}
 }
 
-// What a run within another one did counts again when the outer one is judged again.
-func TestOuterRunIsRefused(t *testing.T) {
+// What a run within another one did counts, however often the call of the outer one is repeated.
+func TestOuterRunIsRepeated(t *testing.T) {
 	inner := []spanSpec{
 		requestSpan(11, 10, 0.2, 0.3).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_5"}}).in("b"),
 		toolSpan(12, 0.4, 0.45, "call_5", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(10).without(semconv.RunIDKey).
@@ -633,7 +565,7 @@ func TestOuterRunIsRefused(t *testing.T) {
 	request := requestSpan(2, 1, 1, 1.5).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
 	outer := []spanSpec{request, runSpan(1, 0, 2, 1, 0).under(30).failed("*net.OpError"), otherSpan(30, 0, 0, 3)}
 	for refusals := range 2 {
-		next := new(flakyNext)
+		next := &flakyNext{mutates: true} // what it refuses is not kept
 		h := newHarness(t, defaultConfig(), next)
 		h.consume(t, inner...)
 		next.fail = down
@@ -643,8 +575,8 @@ func TestOuterRunIsRefused(t *testing.T) {
 		next.fail = nil
 		h.consume(t, outer...)
 		h.pass(t, defaultMaxHold)
-		got := verdicts(outOf(&next.TracesSink))[1]
-		assert.Equal(t, semconv.RetryReasonToolSideEffect, got.reason, "refused %d times", refusals)
+		got := one(outcomeOf(outOf(&next.TracesSink))[spanKey{traceID(1), spanID(1)}])
+		assert.Equal(t, semconv.RetryReasonToolSideEffect.String(), got[string(semconv.RetryReasonKey)], "refused %d times", refusals)
 	}
 }
 

@@ -1,38 +1,37 @@
 package llmclassify
 
 import (
-	"time"
-
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/judge"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// judge judges a release, with what is known of the runs within it, and stamps the
-// verdicts onto its spans. What it returns is good until j is used again. SetStatus says that
-// spans which failed get the status ERROR where they have none.
-func judge(
-	now time.Time, j *assemble.Judge, inner *innerRuns, release *assemble.Release, trigger semconv.Trigger, setStatus bool,
-) assemble.Diagnoses {
-	within := inner.of(release)
-	inner.setGaps(now, release)
+// judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. What it
+// returns is good until the next call.
+func (r *releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger) judge.Diagnoses {
+	now, j, history, setStatus := r.clock.Now(), &r.judge, r.buffer.History(), r.cfg.marks()
+	within := history.Within(release)
+	history.SetGaps(now, release)
 	d := j.Diagnose(release, within)
-	inner.add(now, release, within, &d)
+	ended := release.Run != nil && (d.Run != nil || d.Unclaimed)
+	if ended {
+		history.Keep(now, release, d.Ended(within))
+	}
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}
 	var around classify.Retry // the verdict on the run around it, if that was judged before and is corrected
-	if isRun(release) && (d.Run != nil || d.Unclaimed) {
-		around, d.Contradicts = inner.corrections.lateRun(now, release, d.Effects)
+	if release.Final && ended {
+		around, d.Contradicts = history.LateRun(release, d.Effects)
 	}
 	for i := range release.Members {
 		m := &release.Members[i]
 		var corrected classify.Retry
 		if trigger == semconv.TriggerLate {
-			corrected, d.Contradicts = inner.corrections.late(now, release.Trace, m, d.Effects)
+			corrected, d.Contradicts = history.Late(now, release, m, d.Effects)
 		}
 		switch {
 		case m.Foreign || !m.Out || !readable(m):
@@ -42,6 +41,10 @@ func judge(
 			stamp.Corrected(m.Span, d.Members[i], around, stamp.RunAround, trigger)
 		case i == d.Carrier:
 			stamped := stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+			if stamped && d.Run.Failed() && around.Safety == semconv.RetrySafetyUnset {
+				plan := j.Plan()
+				stamp.Plan(m.Span.Attributes(), d.Run, &plan)
+			}
 			if stamped && setStatus {
 				stamp.Status(m.Span, d.Run, d.Members[i])
 			}
@@ -72,10 +75,10 @@ func failureOf(run, own *classify.Diagnosis) *classify.Diagnosis {
 
 // checkClients removes the client's verdict on the run of a release where what is here of the
 // run contradicts it: a repetition is less safe than it says.
-func checkClients(j *assemble.Judge, release *assemble.Release) {
+func checkClients(j *judge.Judge, release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
-		if m.Role != hold.Run || m.ID != release.RunID || !m.Out || !readable(m) || !verdictattr.OfClient(m.Span.Attributes()) {
+		if m.Role != trace.Run || m.ID != release.RunID || !m.Out || !readable(m) || !verdictattr.OfClient(m.Span.Attributes()) {
 			continue
 		}
 		given, _ := m.Span.Attributes().Get(string(semconv.RetrySafetyKey))
@@ -87,9 +90,9 @@ func checkClients(j *assemble.Judge, release *assemble.Release) {
 
 // isPart reports whether a member is the span of a run that is a part of another one. A
 // verdict of its client goes, also where the other run's stays.
-func isPart(m *assemble.Member, release *assemble.Release) bool {
-	return m.Role == hold.Run && m.ID != release.RunID
+func isPart(m *trace.Member, release *trace.Release) bool {
+	return m.Role == trace.Run && m.ID != release.RunID
 }
 
 // readable reports whether the span of a member that is Out is there.
-func readable(m *assemble.Member) bool { return !m.Span.SpanID().IsEmpty() }
+func readable(m *trace.Member) bool { return !m.Span.SpanID().IsEmpty() }

@@ -8,10 +8,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // lane holds the live runs of a tenant in one shard, and judges and forwards them. It
@@ -21,14 +19,16 @@ import (
 //	                                      timer ──► tick ───┴─► buffer ─► pending ─► releaser ─► forwarder ─► next
 type lane struct {
 	*shared
-	inbox     *inbox
-	buffer    *hold.Buffer[assemble.Known]
+	inbox *inbox
+
+	// turns guards everything declared below. The shard's goroutine has it for its turns, and calls for the runs
+	// that come whole.
+	turns     chan struct{} // has an element while the lane is locked
+	buffer    *trace.Buffer
 	pending   pending
 	releaser  *releaser
 	forwarder *forwarder
 	evidence  *evidence
-	inner     *innerRuns
-	awaited   *awaited
 	unpacked  packQueue
 	held      origin.Uses // by the spans that are held or pending
 
@@ -38,10 +38,27 @@ type lane struct {
 	traces        atomic.Int64
 	factBytes     atomic.Int64
 	evidenceBytes atomic.Int64
+	judgedBytes   atomic.Int64
+	historyBytes  atomic.Int64
 
 	// Scratch memory of judge.
-	releases []assemble.Release
+	releases []trace.Release
 	ended    []pcommon.TraceID // known as judged once they are
+}
+
+// lock waits for the lane.
+func (l *lane) lock() { l.turns <- struct{}{} }
+
+func (l *lane) unlock() { <-l.turns }
+
+// lockFor waits for the lane until ctx is done. It reports whether it has it.
+func (l *lane) lockFor(ctx context.Context) bool {
+	select {
+	case l.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // maxDue is about how many spans are handled in a turn, some milliseconds of work: a burst
@@ -65,38 +82,27 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		shared:    p,
 		tenant:    t,
 		forwarder: newForwarder(p),
-		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
-		awaited:   newAwaited(cfg.RunTimeout, factBytes/16),
+		evidence:  newEvidence(cfg.MaxHold, factBytes/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
+		turns:     make(chan struct{}, 1),
 	}
-	l.releaser = &releaser{shared: p, tenant: t.key, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
-	l.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
+	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
+	l.buffer = trace.New(p.clock.Now(), trace.Config{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
 		RunTimeout:     cfg.RunTimeout,
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
 		MaxFactBytes:   factBytes,
-		Locate:         assemble.Locate,
-		Around: func(t *assemble.Trace, run *assemble.Item, ids []pcommon.SpanID) ([]pcommon.SpanID, hold.Chain) {
-			return assemble.Around(t, run, ids, l.inner.corrections.judged(t.ID()))
-		},
-		During:       assemble.During,
-		Inner:        func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
-		SameService:  assemble.SameService,
-		Awaits:       l.awaited.of,
-		Explained:    l.releaser.explained,
-		Read:         l.releaser.readFacts,
-		GuessedFacts: 512,
-		Shared:       l.releaser.kept.Bytes,
-		Forget:       l.releaser.forget,
-		Remember:     l.releaser.remember,
-		Left:         func(t *assemble.Trace) { l.inner.corrections.pass(p.clock.Now(), t.ID(), t.Links()) },
-		Watch:        p.interest.add,
-		Limits:       p.limits,
+		Explained:      l.releaser.explained,
+		Read:           l.releaser.readFacts,
+		Shared:         l.releaser.kept.Bytes,
+		Forget:         l.releaser.forget,
+		Watch:          p.live.add,
+		Limits:         p.limits,
+		Lifetime:       &p.lifetime,
 	})
-	l.inner = newInnerRuns(cfg.RunTimeout, factBytes/16, l.buffer.Judged(), l.awaited, &p.lifetime)
-	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
+	l.releaser.buffer = l.buffer
 	return l
 }
 
@@ -106,6 +112,8 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 // What is due waits for the deliveries that were there before it: a run must not be given
 // up while spans of it wait in the inbox.
 func (l *lane) turn(ctx context.Context) (worked bool) {
+	l.lock()
+	defer l.unlock()
 	now := l.clock.Now()
 	due := l.isDue(now)
 	if !due {
@@ -130,7 +138,7 @@ func (l *lane) turn(ctx context.Context) (worked bool) {
 
 // isDue reports whether tick is to be called.
 func (l *lane) isDue(now time.Time) bool {
-	at, waits := l.next()
+	at, waits := l.nextDue()
 	return waits && !at.After(now)
 }
 
@@ -143,19 +151,15 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	}
 	for i := range d.exchanges {
 		l.evidence.add(now, &d.exchanges[i])
-		l.evidenced.add(d.exchanges[i].above.trace, -1) // the evidence has counted it now
 	}
 	if d.parcel != nil {
 		l.forwarder.send(ctx, *d.parcel)
 	}
-	l.store.update(ctx, nil, nil, d.judged)
 	for _, a := range d.arrivals {
 		l.use(a.Items)
 	}
-	if d.at.IsZero() {
-		for _, a := range d.arrivals {
-			l.awaited.arrived(a.Trace, a.Items)
-		}
+	for _, trace := range d.refused {
+		l.buffer.Refuse(now, trace)
 	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
 	if d.linksLost {
@@ -165,8 +169,7 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 		l.buffer.Replayed(now)
 	}
 	for _, a := range d.arrivals {
-		l.interest.add(a.Trace, -1) // the buffer has counted it now
-		dropSpent(a.Items)
+		l.live.add(a.Trace, -1) // the buffer has counted it now
 	}
 	spans := l.unpacked.add(at, d.arrivals)
 	l.budget.add(l.tenant, -d.size)
@@ -175,27 +178,12 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	l.evict(now)
 }
 
-// dropSpent drops the spans of items that bring facts alone, which the buffer has read. The
-// items of a call share memory: one that stays would keep the spans of the others.
-func dropSpent(items []*assemble.Item) {
-	for _, it := range items {
-		if it.Spent {
-			it.Known.Body = packed.Span{}
-		}
-	}
-}
-
 // use counts the scopes of spans, which mostly follow one another.
-func (l *lane) use(items []*assemble.Item) {
+func (l *lane) use(items []*trace.Item) {
 	for from := 0; from < len(items); {
 		first, n := items[from], 1
-		if first.Spent {
-			l.releaser.keep(first)
-			from++
-			continue
-		}
 		scope := first.Known.Origin
-		for from+n < len(items) && items[from+n].Known.Origin == scope && !items[from+n].Spent {
+		for from+n < len(items) && items[from+n].Known.Origin == scope {
 			n++
 		}
 		l.held.Add(scope, n)
@@ -220,26 +208,26 @@ func (l *lane) evict(now time.Time) {
 }
 
 // push adds releases to those that are to be judged.
-func (l *lane) push(releases []assemble.Release) {
-	l.pending.push(releases, l.inner.corrections.judged, func(trace pcommon.TraceID) { l.interest.add(trace, 1) })
+func (l *lane) push(releases []trace.Release) {
+	l.pending.push(releases, func(id pcommon.TraceID) { l.live.add(id, 1) })
 }
 
 // judge judges and forwards what is pending, and what is complete because of that, of
 // about limit members, or fewer that are large. It reports whether it did anything.
 func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 	for limit > 0 {
-		l.push(l.buffer.Ready(l.clock.Now(), l.pending.has))
+		l.push(l.buffer.Ready(l.clock.Now()))
 		if l.pending.empty() {
 			break
 		}
 		releases, ended := l.releases[:0], l.ended[:0]
 		for limit > 0 && !l.pending.empty() {
-			var some []assemble.Release
+			var some []trace.Release
 			some, limit = l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
 			releases = append(releases, some...)
 		}
 		l.releaser.release(ctx, releases)
-		l.interest.addAll(ended, -1)
+		l.live.addAll(ended, -1)
 		l.releases, l.ended = releases, ended
 		worked = true
 	}
@@ -255,15 +243,23 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 
 // rotate forgets what is old enough, also where nothing arrives.
 func (l *lane) rotate(now time.Time) {
+	l.lock()
+	defer l.unlock()
 	l.evidence.kept.Rotate(now)
-	l.inner.rotate(now)
-	l.awaited.rotate(now)
+	l.buffer.History().Rotate(now)
 	l.buffer.Judged().Rotate(now)
 	l.account()
 }
 
-// next is when tick is to be called; false when nothing waits.
+// next is when turn is to be called; false when nothing waits.
 func (l *lane) next() (time.Time, bool) {
+	l.lock()
+	defer l.unlock()
+	return l.nextDue()
+}
+
+// nextDue is when tick is to be called; false when nothing waits.
+func (l *lane) nextDue() (time.Time, bool) {
 	next, ok := l.buffer.Next()
 	if retry, waits := l.forwarder.due(); waits && (!ok || retry.Before(next)) {
 		next, ok = retry, true
@@ -275,7 +271,7 @@ func (l *lane) next() (time.Time, bool) {
 }
 
 // tick makes pending some of what is due, and sends again what was refused. Where more is
-// due, next is not after now.
+// due, nextDue is not after now.
 func (l *lane) tick(ctx context.Context, now time.Time) {
 	l.push(l.buffer.Due(now, maxDue))
 	if at, ok := l.forwarder.due(); ok && !at.After(now) {
@@ -300,6 +296,8 @@ func (l *lane) pack(now time.Time, limit int) {
 
 // drain takes over what is on its way, and judges and forwards everything.
 func (l *lane) drain(ctx context.Context) {
+	l.lock()
+	defer l.unlock()
 	for {
 		if d, ok := l.inbox.take(); ok {
 			l.receive(ctx, &d)
@@ -322,6 +320,8 @@ func (l *lane) account() {
 	l.traces.Store(int64(l.buffer.Traces()))
 	l.factBytes.Store(int64(l.buffer.FactBytes()))
 	l.evidenceBytes.Store(int64(l.evidence.size()))
+	l.judgedBytes.Store(int64(l.buffer.Judged().Size()))
+	l.historyBytes.Store(int64(l.buffer.History().Size()))
 	used := l.buffer.Bytes() + l.held.Bytes() + l.pending.bytes + l.forwarder.bytes
 	l.budget.add(l.tenant, used-l.used)
 	l.budget.addWaiting(l.forwarder.bytes - l.forwarder.known)

@@ -114,25 +114,6 @@ func TestPartsBeneathPassedSpansComeLate(t *testing.T) {
 	}
 }
 
-// What passes beneath a run that was judged is bounded, however often its trace comes and goes.
-func TestPassedSpansAreBounded(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, limitedOf(2, 1), runSpan(1, 0, 5, 1, 0).failed("x"))
-	for n := range 20 {
-		f := newForest(t)
-		for i := range 256 {
-			f.add(otherSpan(3, 1, 0, 1), many(256*n+i), spanID(1), 1, 2)
-		}
-		f.add(runSpan(1, 0, 0, 1, 0), many(30_000+n), spanID(99), 6, 7)
-		f.add(requestSpan(2, 1, 0, 0).answered("stop", answer), many(31_000+n), many(30_000+n), 6, 7)
-		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		h.pass(t, defaultMaxHold)
-	}
-	r, ok := h.lane().inner.corrections.kept.Peek(spanKey{traceID(1), spanID(1)})
-	require.True(t, ok)
-	assert.Len(t, r.passed, 1024)
-}
-
 // A late request of run 3, which was judged with run 5 and is beneath a request of run 1, corrects
 // run 1. The clock of its service is behind.
 func TestLatePartCorrectsTheRunAboveIt(t *testing.T) {
@@ -158,9 +139,8 @@ func TestLatePartCorrectsTheRunAboveIt(t *testing.T) {
 	late.add(shownText(7, 3).in("inner"), spanID(7), spanID(3), 4.4, 4.45)
 	require.NoError(t, h.ConsumeTraces(t.Context(), late.Traces))
 	for run, corrected := range map[byte]bool{1: true, 3: true} {
-		r, ok := h.lane().inner.corrections.kept.Peek(spanKey{traceID(1), spanID(run)})
-		require.True(t, ok)
-		assert.Equal(t, corrected, r.corrected, "run %d", run)
+		_, got := h.corrected(spanID(run))
+		assert.Equal(t, corrected, got, "run %d", run)
 	}
 }
 

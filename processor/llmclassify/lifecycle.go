@@ -30,7 +30,7 @@ func (p *classifier) Start(ctx context.Context, host component.Host) error {
 	if p.store.enabled() {
 		return p.replay(ctx)
 	}
-	p.lifetime.begin(p.clock.Now())
+	p.lifetime.Begin(p.clock.Now())
 	return nil
 }
 

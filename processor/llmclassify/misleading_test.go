@@ -242,9 +242,9 @@ func TestCopiedError(t *testing.T) {
 		{"the type", [2]string{"RateLimitError"}, [2]string{"RateLimitError"}, finished("stop"), semconv.RunOutcomeRecovered},
 		{"the type with its package", [2]string{"openai.RateLimitError"}, [2]string{"RateLimitError"}, finished("stop"), semconv.RunOutcomeRecovered},
 		{"the code of a connection", [2]string{"ECONNRESET"}, [2]string{"ECONNRESET"}, finished("stop"), semconv.RunOutcomeRecovered},
-		{"another type", [2]string{"RateLimitError"}, [2]string{"ValueError"}, finished("stop"), semconv.RunOutcomeIncomplete},
-		{"a type that says little", [2]string{"ValueError"}, [2]string{"ValueError"}, finished("stop"), semconv.RunOutcomeIncomplete},
-		{"the last answer asked for a tool", [2]string{"RateLimitError"}, [2]string{"RateLimitError"}, finished("tool_calls"), semconv.RunOutcomeIncomplete},
+		{"another type", [2]string{"RateLimitError"}, [2]string{"ValueError"}, finished("stop"), semconv.RunOutcomeFailed},
+		{"a type that says little", [2]string{"ValueError"}, [2]string{"ValueError"}, finished("stop"), semconv.RunOutcomeFailed},
+		{"the last answer asked for a tool", [2]string{"RateLimitError"}, [2]string{"RateLimitError"}, finished("tool_calls"), semconv.RunOutcomeFailed},
 		{"the last answer is not known", [2]string{"RateLimitError"}, [2]string{"RateLimitError"}, values{}, semconv.RunOutcomeFailed},
 	} {
 		got := whatIsSaid(t, marked(f.run(4), tt.run[0], ""), marked(f.chat(2, .1, 1, values{}), tt.attempt[0], ""), f.chat(4, 1.5, 3, tt.last))
@@ -264,7 +264,7 @@ func TestCopiedError(t *testing.T) {
 		h.pass(t, defaultMaxHold)
 		want := semconv.RunOutcomeRecovered
 		if message != text {
-			want = semconv.RunOutcomeIncomplete
+			want = semconv.RunOutcomeFailed
 		}
 		assert.Equal(t, want, saidOf(spansOf(h.out())[spanID(1)]).outcome, message)
 	}

@@ -9,13 +9,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // Run 3 goes on in the background when the run around it has ended: its span comes last. Its tool
 // started many runs of another service.
 func TestRunBetweenManyRunsAndTheirOuterOne(t *testing.T) {
-	for _, n := range []int{10, maxInnerRuns - 1, maxInnerRuns} {
+	for _, n := range []int{10, trace.MaxPastRuns - 1, trace.MaxPastRuns} {
 		h := newHarness(t, defaultConfig(), nil)
 		f := newForest(t)
 		tool := genAISpan(30, 3, otelsemconv.GenAIOperationNameExecuteTool, 0, 0)
@@ -154,5 +155,27 @@ func TestRunBeneathTwoRunsThatWereJudged(t *testing.T) {
 		v := verdicts(h.out())
 		require.Equal(t, semconv.RunOutcomeFailed, v[1].outcome)
 		assert.Equal(t, confirm, v[1].safety, "C %s: %v", name, v)
+	}
+}
+
+// Runs 2 and 4, which are both within run 1, go together with it. Run 3, which is within run 4 and
+// shows text, is judged first: its parents lead over run 4, which has gone and is not judged yet.
+func TestRunBesideAnotherThatIsNotJudgedYet(t *testing.T) {
+	f := newForest(t)
+	for _, run := range []struct {
+		id, parent byte
+		from, to   float64
+	}{{1, 0, 0, 10}, {2, 1, 1, 3}, {4, 1, 1.2, 8}, {3, 4, 1.5, 2}} {
+		service := string(rune('a' + run.id))
+		f.add(uncounted(run.id).in(service), spanID(run.id), spanID(run.parent), run.from, run.to)
+		request := limitedOf(10+run.id, run.id)
+		if run.id == 3 {
+			request = shownText(10+run.id, run.id)
+		}
+		f.add(request.in(service), spanID(10+run.id), spanID(run.id), run.from+0.1, run.from+0.2)
+	}
+	got := judgeCalls(t, time.Minute, f)
+	for run, want := range map[byte]semconv.RetrySafety{1: confirm, 2: safe, 3: confirm, 4: confirm} {
+		assert.Equal(t, want, got[run].safety, "run %d", run)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/judge"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -120,7 +120,7 @@ func TestRunComesWhenInnerIsForgotten(t *testing.T) {
 		"of a minute, sent later":   at(60),
 	} {
 		h := newHarness(t, defaultConfig(), nil)
-		h.lifetime.begin(t0.Add(-time.Hour))
+		h.lifetime.Begin(t0.Add(-time.Hour))
 		h.consume(t, shownText(11, 10).in("inner"), runSpan(10, 0, 1, 1, 0).under(1).in("inner"))
 		for range hours {
 			h.pass(t, time.Hour)
@@ -168,18 +168,19 @@ func TestShutdownByTime(t *testing.T) {
 
 // A run that goes after the run around it, which went early, has what ran within both.
 func TestRunBetweenGoesLast(t *testing.T) {
-	release := func(id, parent byte, from, to float64, members ...byte) *assemble.Release {
-		run := &assemble.Item{ID: spanID(id), Parent: spanID(parent), Start: at(from), End: at(to), Role: hold.Run}
-		r := &assemble.Release{Trace: traceID(1), RunID: run.ID, Run: run, Final: true}
+	release := func(id, parent byte, from, to float64, members ...byte) *trace.Release {
+		run := &trace.Item{ID: spanID(id), Parent: spanID(parent), Start: at(from), End: at(to), Role: trace.Run}
+		r := &trace.Release{Trace: traceID(1), RunID: run.ID, Run: run, Final: true}
 		for _, m := range members {
-			r.Members = append(r.Members, assemble.Member{Item: &assemble.Item{ID: spanID(m), Role: hold.Request}})
+			r.Members = append(r.Members, trace.Member{Item: &trace.Item{ID: spanID(m), Role: trace.Request}})
 		}
 		return r
 	}
-	e := newHarness(t, defaultConfig(), nil).lane().inner
-	judge := func(r *assemble.Release, outcome semconv.RunOutcome) assemble.Inner {
-		within := e.of(r)
-		e.add(t0, r, within, &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: outcome}})
+	e := newHarness(t, defaultConfig(), nil).lane().buffer.History()
+	judge := func(r *trace.Release, outcome semconv.RunOutcome) trace.Inner {
+		within := e.Within(r)
+		d := judge.Diagnoses{Run: &classify.Diagnosis{Outcome: outcome}}
+		e.Keep(t0, r, d.Ended(within))
 		return within
 	}
 	judge(release(9, 3, 2, 3), semconv.RunOutcomeFailed)

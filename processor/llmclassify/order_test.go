@@ -25,9 +25,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -59,7 +58,7 @@ type recordedTrace struct {
 // arrivals is how the spans of a recordedTrace arrive.
 type arrivals struct {
 	cfg    *Config
-	limits hold.Limits
+	limits trace.Limits
 	calls  []arriving
 	// After play:
 	whole     map[spanKey]semconv.RetrySafety // how safe it is to do again what each run did
@@ -72,10 +71,10 @@ type arriving struct {
 	end   processEnd    // of the process before that
 	down  time.Duration // until the next one begins
 	spans []placed
-	// refusals is how often the next consumer refuses what the call does not hold, so that its
-	// sender sends it again.
+	// refusals is how often the next consumer refuses the other spans of the call, so that its sender
+	// repeats it.
 	refusals int
-	// refused: the next consumer refuses the call, and its sender sends it again after others.
+	// refused: there is no memory for the call, and its sender sends it again after others.
 	refused bool
 }
 
@@ -167,12 +166,8 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 		h.send(t, next, &a.calls[i])
 	}
 	h.passStepwise(t, 2*a.cfg.MaxHold)
-	for _, s := range h.shards {
-		for l := range s.all {
-			for key, r := range l.inner.corrections.kept.All() {
-				a.whole[key] = assemble.Repeat(r.did).Safety
-			}
-		}
+	for key, did := range h.effects() {
+		a.whole[key] = trace.Repeat(did).Safety
 	}
 	h.passStepwise(t, 2*a.cfg.RunTimeout)
 	_, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
@@ -202,9 +197,23 @@ func (a *arrivals) start(t *testing.T, d *disk, next *flakyNext, before *harness
 		h.clock.advance(before.clock.Now().Add(down).Sub(t0))
 	}
 	if d != nil {
+		if before == nil { // spans come after they ended, by the clocks of their producers
+			h.clock.advance(max(a.latest().Sub(t0), 0))
+		}
 		h.openOn(t, d)
 	}
 	return h
+}
+
+// latest is when the last span ended.
+func (a *arrivals) latest() time.Time {
+	var end pcommon.Timestamp
+	for i := range a.calls {
+		for _, p := range a.calls[i].spans {
+			end = max(end, p.EndTimestamp())
+		}
+	}
+	return end.AsTime()
 }
 
 // send sends a call until it is taken.
@@ -212,21 +221,27 @@ func (h *harness) send(t *testing.T, next *flakyNext, c *arriving) {
 	t.Helper()
 	next.fail = down
 	if c.refused {
-		require.ErrorIs(t, h.ConsumeTraces(t.Context(), c.traces()), errDown)
+		require.Error(t, h.withoutMemory(t, c.traces()))
 		next.fail = nil
 		return
 	}
 	for range c.refusals {
-		err := h.classifier.ConsumeTraces(t.Context(), c.traces())
+		err := h.ConsumeTraces(t.Context(), c.traces())
 		if err == nil { // everything is held
 			next.fail = nil
-			h.settle(t.Context())
 			return
 		}
-		require.ErrorIs(t, err, errDown)
+		if !errors.Is(err, errFull) {
+			require.ErrorIs(t, err, errDown)
+		}
 	}
 	next.fail = nil
-	require.NoError(t, h.ConsumeTraces(t.Context(), c.traces()))
+	err := h.ConsumeTraces(t.Context(), c.traces())
+	for errors.Is(err, errFull) { // until what waits is sent again
+		h.pass(t, firstRetry)
+		err = h.ConsumeTraces(t.Context(), c.traces())
+	}
+	require.NoError(t, err)
 }
 
 // interrupted is the same with some ends of the process.
@@ -449,7 +464,7 @@ func (o outcome) saidLate(run spanKey, want, got judgement) bool {
 //
 // Two kinds of spans are judged without what may come later: a request without a parent or
 // beneath such a one, where the other is not here, and a request that broke within the input
-// of a call and has waited for max_hold. A tool that runs all the same, and whose span comes
+// of a call and has waited for max_trace. A tool that runs all the same, and whose span comes
 // after that, is not known then.
 //
 // A run that did not fail has no such verdict: what all of it did counts.
@@ -632,10 +647,36 @@ func recordedTracesOf(name string, td ptrace.Traces) (list []recordedTrace) {
 			if len(list) > 1 {
 				list[i].name = fmt.Sprintf("%s_%d", name, i)
 			}
+			list[i].beginAt(t0)
 			with = append(with, list[i])
 		}
 	}
 	return with
+}
+
+// beginAt moves the times of a recorded trace, by whole seconds, so that it begins at about this time:
+// what is played beside it is of that time as well.
+func (r *recordedTrace) beginAt(at time.Time) {
+	var begin pcommon.Timestamp
+	for _, p := range r.spans {
+		if start := p.StartTimestamp(); begin == 0 || start > 0 && start < begin {
+			begin = start
+		}
+	}
+	by := at.Sub(begin.AsTime()).Truncate(time.Second)
+	moved := func(time pcommon.Timestamp) pcommon.Timestamp {
+		if time == 0 {
+			return 0
+		}
+		return pcommon.NewTimestampFromTime(time.AsTime().Add(by))
+	}
+	for _, p := range r.spans {
+		p.SetStartTimestamp(moved(p.StartTimestamp()))
+		p.SetEndTimestamp(moved(p.EndTimestamp()))
+		for _, event := range p.Events().All() {
+			event.SetTimestamp(moved(event.Timestamp()))
+		}
+	}
 }
 
 // clone is the same trace, which can be changed.
@@ -786,7 +827,7 @@ func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
 }
 
 // sentAgain is a way in which the spans arrive within settle, in calls of which some are
-// refused and arrive again within max_hold. What is not held of them comes too late to count.
+// refused and arrive again within max_trace. What is not held of them comes too late to count.
 func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
 	a := r.shuffled(g)
 	type timed struct {
@@ -955,9 +996,9 @@ func TestOrder(t *testing.T) {
 }
 
 // tinyLimits are limits of one or a few.
-func tinyLimits(g *rand.Rand) hold.Limits {
+func tinyLimits(g *rand.Rand) trace.Limits {
 	few := func() int { return 1 + g.IntN(3) }
-	return hold.Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Context: few(), Kept: few()}
+	return trace.Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Context: few(), Kept: few()}
 }
 
 // TestOrderInParts is TestOrder where the work for each trace is done in small parts, and

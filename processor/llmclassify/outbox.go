@@ -2,26 +2,24 @@ package llmclassify
 
 import (
 	"context"
+	"slices"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // outbox puts stamped spans into parcels, one for each caller, and sends those that are
 // full.
 type outbox struct {
 	forwarder *forwarder
-	tenant    uint64 // the key of the one that the spans are of
 	open      []*openParcel
 }
 
 type openParcel struct {
 	parcel
 	regroup *origin.Regroup
-	last    []pcommon.TraceID // of the releases that were recorded here, if spans passed
 }
 
 func (o *outbox) of(caller *origin.Caller) *openParcel {
@@ -36,7 +34,7 @@ func (o *outbox) of(caller *origin.Caller) *openParcel {
 }
 
 // add adds a span, which it moves, of about this many bytes.
-func (o *outbox) add(ctx context.Context, span ptrace.Span, known *assemble.Known, size int) {
+func (o *outbox) add(ctx context.Context, span ptrace.Span, known *trace.Known, size int) {
 	p := o.of(known.Caller)
 	if p.bytes+p.regroup.Bytes() >= maxParcelBytes {
 		o.send(ctx, p)
@@ -59,4 +57,26 @@ func (o *outbox) flush(ctx context.Context) {
 			o.send(ctx, p)
 		}
 	}
+}
+
+// record lets the store know of the spans of a release once they are forwarded. Unreadable ones stay as
+// they are: they may be readable in the store.
+func (o *outbox) record(release *trace.Release, unreadable []*trace.Member) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		if m.Foreign || slices.Contains(unreadable, m) {
+			continue
+		}
+		switch p := o.of(m.Known.Caller); {
+		case isLast(release):
+			p.done = append(p.done, m.Known.Ticket)
+		case m.Out:
+			p.sent = append(p.sent, m.Known.Ticket)
+		}
+	}
+}
+
+// isLast reports whether nothing is kept of the members of a release.
+func isLast(r *trace.Release) bool {
+	return r.Final || r.Reason == trace.Late || r.Reason == trace.RunExpired
 }

@@ -5,9 +5,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // packAfter is how long spans are held before they are packed. Most runs whose spans come
@@ -31,7 +30,7 @@ type unpackedTrace struct {
 
 // add queues the traces of a delivery of which spans are held, and returns how many spans
 // the delivery has.
-func (q *packQueue) add(at time.Time, arrivals []assemble.Arrival) (spans int) {
+func (q *packQueue) add(at time.Time, arrivals []trace.Arrival) (spans int) {
 	for _, a := range arrivals {
 		spans += len(a.Items)
 		for _, it := range a.Items {
@@ -75,23 +74,23 @@ func (q *packQueue) pop() pcommon.TraceID {
 
 // packTrace packs the held spans of a trace that are not packed, and returns how many
 // they are. The spans of a trace mostly go at the same time: they are packed together.
-func packTrace(buffer *hold.Buffer[assemble.Known], trace pcommon.TraceID) (spans int) {
+func packTrace(buffer *trace.Buffer, id pcommon.TraceID) (spans int) {
 	var bodies [packed.MaxSpans]*packed.Span
-	var items [packed.MaxSpans]*assemble.Item
+	var items [packed.MaxSpans]*trace.Item
 	n := 0
 	flush := func() {
 		if n == 0 {
 			return
 		}
 		if size := packed.Pack(bodies[:n]); size > 0 {
-			size += hold.ItemSize + hold.TraceSize/n
+			size += trace.ItemSize + trace.TraceSize/n
 			for _, it := range items[:n] {
 				buffer.Resize(it, size)
 			}
 		}
 		n = 0
 	}
-	buffer.Fresh(trace, func(it *assemble.Item) {
+	buffer.Fresh(id, func(it *trace.Item) {
 		if !it.Known.Body.Loose() {
 			return
 		}

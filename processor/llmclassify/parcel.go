@@ -24,10 +24,9 @@ type parcel struct {
 	caller *origin.Caller
 	data   []byte // the spans as OTLP; traces is not set then
 
-	// What is to be recorded in the store once they are taken: the new states of spans,
-	// and what was judged, as [journal.Judged] encodes it.
-	spent, done []journal.Ticket
-	judged      []byte
+	// What the store is to know once they are taken: spans of which the facts are kept, and those that
+	// are done.
+	sent, done []journal.Ticket
 }
 
 // encode makes a parcel that has to wait as small as it is on the wire.
@@ -62,10 +61,9 @@ func (p *parcel) join(other *parcel) bool {
 	p.bytes += other.bytes
 	p.spans += other.spans
 	p.added += other.added
-	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
-	p.judged = append(p.judged, other.judged...)
+	p.sent, p.done = append(p.sent, other.sent...), append(p.done, other.done...)
 	return true
 }
 
 // empty reports whether there is nothing to forward and nothing to record.
-func (p *parcel) empty() bool { return p.spans == 0 && len(p.done) == 0 && len(p.judged) == 0 }
+func (p *parcel) empty() bool { return p.spans == 0 && len(p.done) == 0 }

@@ -6,22 +6,19 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// partition is a call by what becomes of its spans. Get one with newPartition, and give it
-// back with putPartition.
+// partition is a call by the lanes of its spans. Get one with newPartition, and give it back with
+// putPartition.
 type partition struct {
-	*batch                  // found is what is to be held
-	complete   completeRuns // what need not be held
+	*batch
 	shards     shards
-	deliveries []delivery // what is handed over: by tenant, and by shard for each
-	begun      []begun    // by trace
+	deliveries []delivery // by tenant, and by shard for each
+	whole      wholeRuns
 }
 
 var partitions = sync.Pool{New: func() any { return new(partition) }}
@@ -33,9 +30,74 @@ func newPartition(b *batch, s shards) *partition {
 	return q
 }
 
-// deliveryTo is what is handed over of a trace of a tenant.
+func putPartition(q *partition) {
+	q.batch, q.shards = nil, nil
+	q.whole.clear()
+	clear(q.deliveries)
+	partitions.Put(q)
+}
+
+// resized is n zero elements, in the memory of list if that has room.
+func resized[E any](list []E, n int) []E {
+	if cap(list) < n {
+		return make([]E, n)
+	}
+	list = list[:n]
+	clear(list)
+	return list
+}
+
+// wholeRuns are the runs of a call that come whole in it. Such a run is not held: its call judges it, and its spans
+// go on where they are, with the other spans of the call. If the next consumer refuses these, the verdict is taken
+// back, as the sender repeats the call.
+type wholeRuns struct {
+	traces   []wholeTrace // by index in batch.traces; empty if none may come whole
+	items    []trace.Item // of all of them
+	pointers []*trace.Item
+	room     trace.Room
+	ids      []pcommon.TraceID
+	spans    int // LLM spans of ids
+	endings  []ending
+}
+
+// wholeTrace is a trace of a call that may come whole.
+type wholeTrace struct {
+	trace.Arrival // without items if it does not
+	links         []trace.Link
+	lane          *lane
+	releases      []trace.Release // nil if it did not
+}
+
+func (w *wholeRuns) clear() {
+	const most = 1 << 14 // larger ones are not kept
+	if cap(w.items) > most {
+		*w = wholeRuns{}
+		return
+	}
+	const mostLinks = 64
+	for i := range w.traces {
+		links := w.traces[i].links[:0]
+		if cap(links) > mostLinks {
+			links = nil
+		}
+		w.traces[i] = wholeTrace{links: links}
+	}
+	clear(w.items)
+	clear(w.pointers)
+	w.room.Clear()
+	*w = wholeRuns{
+		traces: w.traces[:0], items: w.items[:0], pointers: w.pointers[:0], room: w.room, ids: w.ids[:0], endings: w.endings[:0],
+	}
+}
+
+// delivery is the index of the delivery for a trace of a tenant.
+func (q *partition) delivery(tenant int, trace pcommon.TraceID) int {
+	return tenant*len(q.shards) + q.shards.index(trace)
+}
+
+// deliveryTo is the delivery for a trace of a tenant.
 func (q *partition) deliveryTo(tenant int, trace pcommon.TraceID) *delivery {
-	return &q.deliveries[tenant*len(q.shards)+q.shards.index(trace)]
+	return &q.deliveries[q.delivery(tenant, trace)]
 }
 
 // lane is the lane of a delivery, by its index.
@@ -59,72 +121,24 @@ func (q *partition) withPlaces() (list []int) {
 	return list
 }
 
-// laneOf is the lane of a trace in a call of one tenant.
-func (q *partition) laneOf(trace pcommon.TraceID) *lane { return q.shards.of(q.tenants[0], trace) }
-
-func putPartition(q *partition) {
-	const most = 1 << 14 // larger ones are not kept
-	if cap(q.complete.items) > most || cap(q.complete.ids) > most {
-		return
-	}
-	q.batch, q.shards = nil, nil
-	q.complete.clear()
-	clear(q.deliveries)
-	partitions.Put(q)
-}
-
-// partition finds the runs of a call that are complete in it and claims them, and fills
-// the deliveries with the rest of its LLM spans. The traces of the call are in p.interest
-// already.
-func (p *classifier) partition(q *partition) {
-	p.findComplete(q)
-	p.deliver(q)
-	if q.asParcel() {
-		d := q.deliveryTo(0, q.complete.traces[0])
-		d.parcel, d.size = &parcel{}, d.size+q.complete.bytes
-	} else if q.complete.spans > 0 && p.store.enabled() {
-		q.deliveryTo(0, q.complete.traces[0]).records = true
-	}
-}
-
-// asParcel reports whether the complete runs are for a shard to forward: no other span of
-// the call waits for the next consumer.
-func (q *partition) asParcel() bool { return q.others == 0 && q.complete.spans > 0 }
-
-// isComplete reports whether the runs of a trace are complete.
-func (q *partition) isComplete(tenant int, id pcommon.TraceID) bool {
-	if q.complete.byTrace == nil {
-		return false
-	}
-	t, here := q.index[traceKey{tenant, id}]
-	return here && q.complete.byTrace[t]
-}
-
-// resized is n zero elements, in the memory of list if that has room.
-func resized[E any](list []E, n int) []E {
-	if cap(list) < n {
-		return make([]E, n)
-	}
-	list = list[:n]
-	clear(list)
-	return list
-}
-
-// deliver puts the items of the spans that are to be held into deliveries.
-func (p *classifier) deliver(q *partition) {
+// deliver puts the items of the LLM spans into deliveries.
+func (q *partition) deliver() {
 	if len(q.found) == 0 {
 		return
 	}
-	arrivals, owners := q.arrivals()
-	if len(q.deliveries) == 1 {
+	arrivals := q.arrivals()
+	if len(q.deliveries) == 1 && q.whole.spans == 0 {
 		q.deliveries[0].arrivals, q.deliveries[0].size = arrivals, q.size+q.origins
 		return
 	}
 	var last *origin.Scope
 	for i, a := range arrivals {
-		d := q.deliveryTo(owners[i], a.Trace)
+		if len(a.Items) == 0 { // it came whole
+			continue
+		}
+		d := q.deliveryTo(q.owners[i], a.Trace)
 		if d.arrivals == nil {
-			d.arrivals = make([]assemble.Arrival, 0, len(arrivals))
+			d.arrivals = make([]trace.Arrival, 0, len(arrivals))
 		}
 		d.arrivals = append(d.arrivals, a)
 		for _, it := range a.Items {
@@ -137,200 +151,74 @@ func (p *classifier) deliver(q *partition) {
 	}
 }
 
-// arrivals are the items that are to be held, by trace, and the indices of their tenants.
-// They have no spans yet.
-func (q *partition) arrivals() (list []assemble.Arrival, owners []int) {
-	list = make([]assemble.Arrival, 0, len(q.traces))
-	pointers := make([]*assemble.Item, len(q.found))
-	at := make([]int, len(q.traces)) // in list, by trace
+// arrivals are the items of the LLM spans, by trace. They have no spans yet.
+func (q *partition) arrivals() []trace.Arrival {
+	list := make([]trace.Arrival, len(q.traces))
+	pointers := make([]*trace.Item, len(q.found))
 	for t, n := range q.counts {
-		if q.complete.has(t) {
+		if n == 0 {
 			continue
 		}
 		// The items of a trace mostly go at the same time: one allocation for all.
-		items := make([]assemble.Item, n)
+		items := make([]trace.Item, n)
 		for i := range items {
 			pointers[i] = &items[i]
 		}
-		items[0].Size = hold.TraceSize
-		at[t] = len(list)
-		list = append(list, assemble.Arrival{Trace: q.traces[t], Items: pointers[:0:n]})
-		owners = append(owners, q.owners[t])
+		items[0].Size = trace.TraceSize
+		list[t] = trace.Arrival{Trace: q.traces[t], Items: pointers[:0:n]}
 		pointers = pointers[n:]
 	}
 	for i := range q.found {
 		f := &q.found[i]
-		a := &list[at[f.trace]]
+		a := &list[f.trace]
 		a.Items = a.Items[:len(a.Items)+1]
 		f.item = a.Items[len(a.Items)-1]
 		f.fill(f.item)
 	}
-	return list, owners
+	return list
 }
 
-// findComplete finds the runs that are complete in this call, and claims them. What is
-// left in q.found is to be held.
-func (p *classifier) findComplete(q *partition) {
-	if len(q.tenants) != 1 {
-		return
-	}
-	candidates := 0
-	evidenced := p.evidenced.any()
-	for t, announced := range q.announced {
-		// Nothing else of the trace is here or on its way, no evidence either.
-		if announced && p.interest.count(q.traces[t]) == 1 && !(evidenced && p.evidenced.has(q.traces[t])) {
-			candidates += q.counts[t]
-		} else {
-			q.announced[t] = false
-		}
-	}
-	if candidates == 0 {
-		return
-	}
-	c := &q.complete
-	q.fillCandidates(candidates)
-	for t, announced := range q.announced {
-		if !announced {
-			continue
-		}
-		if q.others > 0 && q.laneOf(q.traces[t]).inner.has(q.traces[t]) {
-			continue // the others may be between those and its runs
-		}
-		candidate := &c.candidates[t]
-		from, ok := len(c.releases), false
-		if c.releases, c.members, ok = hold.CompleteRuns(candidate.Arrival, candidate.spans, q.others == 0, c.releases, c.members); !ok {
-			continue
-		}
-		if !p.claim(q, q.traces[t], c.releases[from:]) {
-			c.releases = c.releases[:from]
-			continue
-		}
-		if c.byTrace == nil {
-			c.byTrace = make([]bool, len(q.traces))
-		}
-		c.byTrace[t] = true
-		c.traces = append(c.traces, candidate.Trace)
-		c.spans += len(candidate.Items)
-	}
-	q.leaveHeld()
-}
-
-// claim claims the runs of a trace of which nothing else is here.
-//
-// A call that brings other spans of the trace adds to the interest in it before its
-// shard asks what was judged: it is noticed here, or finds the claim there.
-func (p *classifier) claim(q *partition, trace pcommon.TraceID, releases []assemble.Release) bool {
-	judged := q.laneOf(trace).buffer.Judged()
-	var few [4]pcommon.SpanID
-	runs := few[:0]
-	for i := range releases {
-		runs = append(runs, releases[i].RunID)
-	}
-	if !judged.Claim(q.now, trace, runs...) {
-		return false
-	}
-	if p.interest.count(trace) != 1 {
-		judged.Disclaim(trace, runs...)
-		return false
-	}
-	for i := range releases {
-		judged.Ran(q.now, trace, releases[i].Run.Start, releases[i].Run.End)
-	}
-	return true
-}
-
-// fillCandidates makes the arrivals of the traces that may be complete, of n spans.
-func (q *partition) fillCandidates(n int) {
-	c := &q.complete
-	if cap(c.items) < n {
-		c.items, c.pointers, c.bodies = make([]assemble.Item, n), make([]*assemble.Item, n), make([]ptrace.Span, n)
-	}
-	c.items, c.pointers, c.bodies = c.items[:n], c.pointers[:n], c.bodies[:n]
-	next := 0
-	for t, announced := range q.announced {
-		candidate := candidate{Arrival: assemble.Arrival{Trace: q.traces[t]}}
-		if announced {
-			to := next + q.counts[t]
-			candidate.Items, candidate.spans = c.pointers[next:next:to], c.bodies[next:next:to]
-			next = to
-		}
-		c.candidates = append(c.candidates, candidate)
-	}
-	free := c.items
-	for i := range q.found {
-		if f := &q.found[i]; q.announced[f.trace] {
-			candidate := &c.candidates[f.trace]
-			f.fill(&free[0])
-			candidate.Items, candidate.spans = append(candidate.Items, &free[0]), append(candidate.spans, f.span)
-			free = free[1:]
-		}
-	}
-}
-
-// leaveHeld takes the complete runs out of the spans that are to be held.
-func (q *partition) leaveHeld() {
-	c := &q.complete
-	if c.byTrace == nil {
-		return
-	}
-	kept, scopes, next := q.found[:0], q.scopes[:0], 0
-	for _, s := range q.scopes {
-		list := q.found[next : next+s.n]
-		next += s.n
-		s.n = 0
-		for i := range list {
-			if c.byTrace[list[i].trace] {
-				c.bytes += list[i].size
-				continue
-			}
-			kept = append(kept, list[i])
-			s.n++
-		}
-		if s.n > 0 {
-			scopes = append(scopes, s)
-		}
-	}
-	clear(q.found[len(kept):])
-	clear(q.scopes[len(scopes):])
-	q.found, q.scopes = kept, scopes
-	c.bytes += hold.TraceSize * len(c.traces)
-	q.size -= c.bytes
-}
-
-// addLinks puts the links of the spans that are left in q.td, none of which is to be
-// held, into deliveries: those of traces of which LLM spans are here. The spans of
-// complete runs' traces are noted in q.complete instead.
+// addLinks puts the links among the other spans of the call into deliveries.
 func (p *classifier) addLinks(q *partition) {
-	if !p.interest.any() {
+	if !p.live.any() {
 		return
 	}
 	var last pcommon.TraceID // spans of a trace mostly follow one another
-	interesting, complete, lastOwner := false, false, 0
+	live, lastOwner := false, 0
 	var d *delivery
+	var whole *wholeTrace
+	at, found := -1, q.found
 	for _, rs := range q.td.ResourceSpans().All() {
 		owner := p.ownerOf(q.batch, rs)
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
-				if id := span.TraceID(); id != last || owner != lastOwner {
-					last, lastOwner, interesting = id, owner, !id.IsEmpty() && p.interest.has(id)
-					d = q.deliveryTo(owner, id)
-					complete = interesting && q.isComplete(owner, id)
+				if at++; len(found) > 0 && found[0].at == at {
+					found = found[1:]
+					continue
 				}
+				if id := span.TraceID(); id != last || owner != lastOwner {
+					last, lastOwner, live = id, owner, !id.IsEmpty() && p.live.has(id)
+					d, whole = q.deliveryTo(owner, id), nil
+					if live {
+						whole = q.mayBeWhole(owner, id)
+					}
+				}
+				link := trace.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()}
 				switch {
-				case !interesting:
-				case complete:
-					q.complete.note(last, span.SpanID(), span.ParentSpanID())
+				case !live:
+				case whole != nil:
+					whole.links = append(whole.links, link)
 				default:
-					d.links = append(d.links, hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
+					d.links = append(d.links, link)
 				}
 			}
 		}
 	}
 }
 
-// addExchanges reads the spans of HTTP clients before they are forwarded, and puts what
-// they show into deliveries, also where nothing else of their trace is known: the span of
-// a request usually comes later than theirs.
+// addExchanges reads the spans of HTTP clients before they are forwarded, and puts their evidence into
+// deliveries, also where nothing else of their trace is known: the span of a request usually comes
+// later than theirs.
 func (p *classifier) addExchanges(q *partition) {
 	for _, client := range q.clients {
 		span := client.span
@@ -338,13 +226,18 @@ func (p *classifier) addExchanges(q *partition) {
 		if id.IsEmpty() || span.ParentSpanID().IsEmpty() {
 			continue
 		}
-		t, here := q.index[traceKey{client.tenant, id}]
-		x := exchange{spanKey{id, span.ParentSpanID()}, dialect.ReadExchange(span)}
-		if here && q.complete.has(t) {
-			q.complete.exchanges = append(q.complete.exchanges, x)
-			continue
-		}
 		d := q.deliveryTo(client.tenant, id)
-		d.exchanges = append(d.exchanges, x)
+		d.exchanges = append(d.exchanges, exchange{spanKey{id, span.ParentSpanID()}, dialect.ReadExchange(span)})
 	}
+}
+
+// mayBeWhole is a trace of the call that may come whole, nil if it does not.
+func (q *partition) mayBeWhole(owner int, id pcommon.TraceID) *wholeTrace {
+	if len(q.whole.traces) == 0 {
+		return nil
+	}
+	if t, here := q.index[traceKey{owner, id}]; here && q.counted[t] {
+		return &q.whole.traces[t]
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -64,7 +65,7 @@ func TestToolByTimeOfARunThatGoesLater(t *testing.T) {
 // Of very many parts that a run has by their time alone some are kept: a run that began before the
 // others may lack them.
 func TestManyToolsByTime(t *testing.T) {
-	for _, n := range []int{1, 31, 32, 33, 100, 2 * maxInnerRuns} {
+	for _, n := range []int{1, 31, 32, 33, 100, 2 * trace.MaxPastRuns} {
 		first, later := newForest(t), newForest(t)
 		first.add(uncounted(7).in("other"), spanID(7), pcommon.SpanID{}, 2, 6)
 		first.add(limitedOf(8, 7).in("other"), spanID(8), spanID(7), 2.1, 2.2)

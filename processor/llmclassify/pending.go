@@ -3,7 +3,7 @@ package llmclassify
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // pending is releases that are to be judged and forwarded. Those of one trace keep their
@@ -17,13 +17,13 @@ type pending struct {
 // traceReleases are the releases of a trace, in the order in which they are to be judged.
 type traceReleases struct {
 	trace pcommon.TraceID
-	list  []assemble.Release
+	list  []trace.Release
 }
 
 // push adds releases that were made together. It calls began for each trace of which there
 // were none.
-func (p *pending) push(releases []assemble.Release, judged func(pcommon.TraceID) assemble.Judged, began func(pcommon.TraceID)) {
-	for _, i := range judgingOrder(releases, judged) {
+func (p *pending) push(releases []trace.Release, began func(pcommon.TraceID)) {
+	for _, i := range trace.JudgingOrder(releases) {
 		r := &releases[i]
 		p.bytes += sizeOf(r)
 		t := p.byTrace[r.Trace]
@@ -42,7 +42,7 @@ func (p *pending) push(releases []assemble.Release, judged func(pcommon.TraceID)
 
 // pop takes out releases of the trace whose turn it is, of about limit members, or one with
 // more work, and returns what is left of the limit. It calls ended if there are no others of it.
-func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemble.Release, left int) {
+func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []trace.Release, left int) {
 	t := p.turns[0]
 	p.turns[0] = nil
 	p.turns = p.turns[1:]
@@ -69,11 +69,8 @@ func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []assemb
 
 func (p *pending) empty() bool { return len(p.turns) == 0 }
 
-// has reports whether there are releases of the trace.
-func (p *pending) has(trace pcommon.TraceID) bool { return p.byTrace[trace] != nil }
-
 // sizeOf is the memory of the spans that a release lets go, in bytes.
-func sizeOf(r *assemble.Release) (size int) {
+func sizeOf(r *trace.Release) (size int) {
 	for i := range r.Members {
 		if m := &r.Members[i]; m.Out && !m.Foreign {
 			size += int(m.Size)

@@ -79,12 +79,9 @@ func (p *classifier) load() (l load) {
 func (p *classifier) tables() (sizes tableSizes) {
 	for _, s := range p.shards {
 		for l := range s.all {
-			sizes[judgedTable] += l.buffer.Judged().Size()
-			sizes[innerRunsTable] += l.inner.size()
-			sizes[correctionsTable] += l.inner.corrections.size()
-			sizes[refusedTable] += l.awaited.size()
+			sizes[judgedTable] += int(l.judgedBytes.Load())
+			sizes[historyTable] += int(l.historyBytes.Load())
 		}
-		sizes[recalledTable] += s.recalled.size()
 	}
 	return sizes
 }

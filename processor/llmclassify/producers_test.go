@@ -130,7 +130,7 @@ func TestWorkflowAroundAnAgentThatReturnsCalls(t *testing.T) {
 	assert.Equal(t, semconv.RunOutcomeIncomplete, got[9].outcome)
 
 	got = whatIsSaid(t, workflow().raising("ValueError", secret), agent, asks)
-	assert.Equal(t, semconv.RunOutcomeIncomplete, got[9].outcome)
+	assert.Equal(t, semconv.RunOutcomeFailed, got[9].outcome)
 
 	outer := under(workflow(), 11)
 	got = whatIsSaid(t, pydantic.span(11, 0, "invoke_workflow all", 0, 10, values{"gen_ai.operation.name": "invoke_workflow"}), outer, agent, asks)

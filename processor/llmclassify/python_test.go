@@ -166,7 +166,7 @@ func TestPython(t *testing.T) {
 	}
 	silent := said{semconv.RunOutcomeFailed, semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginWatchdog, semconv.ConfidenceMedium, confirm}
 	stopped := said{semconv.RunOutcomeAborted, semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.OriginLocal, semconv.ConfidenceLow, never}
-	untold := said{semconv.RunOutcomeIncomplete, semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown, semconv.ConfidenceLow, confirm}
+	untold := said{semconv.RunOutcomeFailed, semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown, semconv.ConfidenceLow, confirm}
 
 	const (
 		peerClosed = "peer closed connection without sending complete message body (incomplete chunked read)"

@@ -8,17 +8,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // roles are the roles of spans in the buffer, by their kind.
-var roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Tool, dialect.Run: hold.Run}
+var roles = [...]trace.Role{dialect.Request: trace.Request, dialect.Tool: trace.Tool, dialect.Run: trace.Run}
 
 // batch is one call and the LLM spans in it. Get one with recognise, and give it back
 // with putBatch.
@@ -29,7 +28,7 @@ type batch struct {
 	others  int       // those that are not LLM spans
 	cleaned int       // those whose verdict was removed
 
-	found   []found      // the LLM spans; after partition those that are to be held
+	found   []found      // the LLM spans
 	scopes  []scopeSpans // the ScopeSpans of found, in order; their spans are the next ones of found
 	size    int          // estimated memory of found, bytes
 	origins int          // that of their scopes and resources, each time they come
@@ -37,11 +36,11 @@ type batch struct {
 
 	tenants []*tenant // of all spans
 
-	traces    []pcommon.TraceID // of LLM spans; one of several tenants is there for each
-	index     map[traceKey]int  // of traces
-	owners    []int             // by trace: index in tenants
-	announced []bool            // by trace: a run span announces its requests and tools
-	counts    []int             // by trace: LLM spans
+	traces  []pcommon.TraceID // of LLM spans; one of several tenants is there for each
+	index   map[traceKey]int  // of traces
+	owners  []int             // by trace: index in tenants
+	counts  []int             // by trace: LLM spans
+	counted []bool            // by trace: a run of it announces its requests and tools
 }
 
 // traceKey is a trace of a tenant, by its index in batch.tenants.
@@ -64,8 +63,9 @@ type found struct {
 	from  *origin.Scope
 	trace int // index in batch.traces
 	index int // of the span among those of its scope
+	at    int // of the span among all of the call
 	size  int
-	item  *assemble.Item // once arrivals was called
+	item  *trace.Item // once arrivals was called
 }
 
 // scopeSpans is a ScopeSpans with LLM spans.
@@ -90,7 +90,7 @@ func putBatch(b *batch) {
 	clear(b.tenants)
 	*b = batch{
 		found: b.found[:0], scopes: b.scopes[:0], clients: b.clients[:0], traces: b.traces[:0], index: b.index,
-		tenants: b.tenants[:0], owners: b.owners[:0], announced: b.announced[:0], counts: b.counts[:0],
+		tenants: b.tenants[:0], owners: b.owners[:0], counts: b.counts[:0], counted: b.counted[:0],
 	}
 	batches.Put(b)
 }
@@ -137,14 +137,12 @@ func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.T
 					scope = &b.scopes[len(b.scopes)-1]
 				}
 				scope.n++
-				size := hold.ItemSize + origin.SpanSize(span)
+				size := trace.ItemSize + origin.SpanSize(span)
 				b.size += size
 				trace := b.traceOf(owner, id)
 				b.counts[trace]++
-				if head.Kind == dialect.Run && head.Requests.Observed() && head.Tools.Observed() {
-					b.announced[trace] = true
-				}
-				b.found = append(b.found, found{span, head, by, from, trace, i, size, nil})
+				b.counted[trace] = b.counted[trace] || announces(&head)
+				b.found = append(b.found, found{span, head, by, from, trace, i, b.spans + i, size, nil})
 			}
 			b.spans += ss.Spans().Len()
 		}
@@ -180,20 +178,20 @@ func (b *batch) traceOf(owner int, id pcommon.TraceID) int {
 		at = len(b.traces)
 		b.index[key] = at
 		b.traces, b.owners = append(b.traces, id), append(b.owners, owner)
-		b.announced, b.counts = append(b.announced, false), append(b.counts, 0)
-		b.size += hold.TraceSize
+		b.counts, b.counted = append(b.counts, 0), append(b.counted, false)
+		b.size += trace.TraceSize
 	}
 	return at
 }
 
 // fill writes what was found into its item.
-func (f *found) fill(it *assemble.Item) {
+func (f *found) fill(it *trace.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
 	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
 	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
-	it.Start, it.End = assemble.Clock(f.span.StartTimestamp()), assemble.Clock(f.span.EndTimestamp())
-	if f.head.Requests.Observed() && f.head.Tools.Observed() && !it.Yields {
-		it.Announced = hold.Announced{
+	it.Start, it.End = trace.Clock(f.span.StartTimestamp()), trace.Clock(f.span.EndTimestamp())
+	if announces(&f.head) {
+		it.Announced = trace.Announced{
 			Known:    true,
 			Requests: uint32(f.head.Requests.N()), //nolint:gosec // made of 32 bits
 			Tools:    uint32(f.head.Tools.N()),    //nolint:gosec // likewise
@@ -208,6 +206,11 @@ func (f *found) fill(it *assemble.Item) {
 	it.Known.Origin = f.from
 	it.Known.Part, it.Known.Judged = f.head.Part, f.head.Judged
 	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer
+}
+
+// announces reports whether a span announces how many requests and tools began under its run.
+func announces(head *dialect.Head) bool {
+	return head.Requests.Observed() && head.Tools.Observed() && !head.Inferred
 }
 
 // empty reports whether a response may have reached its end with nothing in it. It

@@ -9,134 +9,129 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/judge"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // triggerOf is the trigger in the vocabulary for each of the buffer's reasons.
 var triggerOf = [...]semconv.Trigger{
-	hold.Complete:    semconv.TriggerComplete,
-	hold.RunEnded:    semconv.TriggerRunEnded,
-	hold.HoldExpired: semconv.TriggerHoldExpired,
-	hold.RunExpired:  semconv.TriggerRunExpired,
-	hold.SpanLimit:   semconv.TriggerSpanLimit,
-	hold.Memory:      semconv.TriggerMemory,
-	hold.Shutdown:    semconv.TriggerShutdown,
-	hold.Late:        semconv.TriggerLate,
+	trace.Complete:    semconv.TriggerComplete,
+	trace.RunEnded:    semconv.TriggerRunEnded,
+	trace.HoldExpired: semconv.TriggerHoldExpired,
+	trace.RunExpired:  semconv.TriggerRunExpired,
+	trace.SpanLimit:   semconv.TriggerSpanLimit,
+	trace.Memory:      semconv.TriggerMemory,
+	trace.Shutdown:    semconv.TriggerShutdown,
+	trace.Late:        semconv.TriggerLate,
 }
 
 // kinds are the kinds of spans, by their role in the buffer.
-var kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}
+var kinds = [...]dialect.Kind{trace.Request: dialect.Request, trace.Tool: dialect.Tool, trace.Run: dialect.Run}
 
 // releaser judges what a shard's buffer releases, stamps the verdicts and hands the spans
 // to the forwarder. It belongs to one shard.
 type releaser struct {
 	*shared
-	tenant    uint64 // its key
-	buffer    *hold.Buffer[assemble.Known]
+	buffer    *trace.Buffer
 	forwarder *forwarder
 	evidence  *evidence
-	inner     *innerRuns
 	held      *origin.Uses // by spans that are held
 	kept      origin.Uses  // by those of which only the facts are here
 	reader    packed.Reader
-	judge     assemble.Judge
+	judge     judge.Judge
 
-	// To be recorded in the store with the next release.
-	forgotten []journal.Ticket // of facts that the buffer forgot
-	passed    []passedSpan
+	forgotten []journal.Ticket // of facts that the buffer forgot; the store is to know
 }
 
 // release judges releases, stamps the verdicts and forwards the spans together.
-func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
+func (r *releaser) release(ctx context.Context, releases []trace.Release) {
 	r.recordForgotten(ctx)
-	if len(releases) > 0 || len(r.passed) > 0 {
-		out := outbox{forwarder: r.forwarder, tenant: r.tenant}
+	if len(releases) > 0 {
+		out := outbox{forwarder: r.forwarder}
 		for i := range releases { // in the order of pending
 			r.releaseOne(ctx, &releases[i], &out)
-			releases[i] = assemble.Release{} // its spans are on their way
+			releases[i] = trace.Release{} // its spans are on their way
 		}
-		out.recordPassed(r.clock.Now(), r.passed)
-		r.passed = nil
-		r.recordForgotten(ctx) // of runs within others, before the spans of those are done
 		out.flush(ctx)
 	}
 	r.reader.Close()
 }
 
-// recordForgotten records the facts that the buffer forgot, and of which traces they and
-// the runs within others were.
+// recordForgotten lets the store know of the facts that the buffer forgot.
 func (r *releaser) recordForgotten(ctx context.Context) {
-	n, traces := r.buffer.Forgotten(), r.buffer.Judged().TakeForgotten()
-	if n > 0 {
-		r.telemetry.forgot(ctx, n)
-	}
-	if n == 0 && len(traces) == 0 {
+	n := r.buffer.Forgotten()
+	if n == 0 {
 		return
 	}
-	r.store.forget(ctx, r.forgotten, forgotRecords(r.clock.Now(), r.tenant, traces))
+	r.telemetry.forgot(ctx, n)
+	r.store.forget(ctx, r.forgotten)
 	clear(r.forgotten)
 	r.forgotten = r.forgotten[:0]
 }
 
 // releaseOne judges one release and puts its spans, stamped, into the outbox.
-func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, out *outbox) {
+func (r *releaser) releaseOne(ctx context.Context, release *trace.Release, out *outbox) {
 	trigger := triggerOf[release.Reason]
 	r.open(release)
 	if release.Of == nil {
 		release.Of = r.buffer.Trace(release.Trace)
 	}
-	d := judge(r.clock.Now(), &r.judge, r.inner, release, trigger, r.cfg.marks())
-	if own, ok := clientsVerdict(release); ok && d.Run == nil {
-		r.telemetry.run(ctx, own, 1)
+	d := r.judgeAndStamp(release, trigger)
+	if v, ok := endingOf(release, &d, trigger); ok {
+		r.telemetry.run(ctx, v, 1)
 	}
 	sent := r.addSpans(ctx, release, &d, out)
 	last := lastOwn(release)
-	if d.Run != nil {
-		if d.Carrier < 0 && last != nil {
-			span := abandoned(release, &d, r.judge.ModelNames(release))
-			if r.cfg.marks() {
-				stamp.Status(span, d.Run)
-			}
-			out.add(ctx, span, &last.Known, verdictSize)
-			out.of(last.Known.Caller).added++
+	if d.Run != nil && d.Carrier < 0 && last != nil {
+		span := abandoned(release, &d, r.judge.ModelNames(release))
+		if d.Run.Failed() {
+			plan := r.judge.Plan()
+			stamp.Plan(span.Attributes(), d.Run, &plan)
 		}
-		r.telemetry.run(ctx, endingOf(d.Run, trigger), 1)
+		if r.cfg.marks() {
+			stamp.Status(span, d.Run)
+		}
+		out.add(ctx, span, &last.Known, verdictSize)
+		out.of(last.Known.Caller).added++
 	}
 	if r.store.enabled() && last != nil {
 		// After the last of its spans: a run that goes in several parcels is replayed
 		// as a whole after a crash, or not at all.
-		out.recordStates(release, sent.unreadable)
-		with := last // whose parcel has the verdict
-		if d.Carrier >= 0 {
-			with = &release.Members[d.Carrier]
-		}
-		out.recordJudged(r.clock.Now(), release, with.Known.Caller, len(r.passed) > 0)
+		out.record(release, sent.unreadable)
 	}
 	r.letGo(release)
+	r.buffer.Done(release)
 	if d.Contradicts {
 		r.telemetry.contradicted(ctx, 1)
 	}
 	switch release.Reason {
-	case hold.Late:
+	case trace.Late:
 		if !release.Beneath { // what another service did mostly comes later
 			r.telemetry.late(ctx, sent.spans)
 		}
-	case hold.RunExpired: // nothing was held
+	case trace.RunExpired: // nothing was held
 	default:
 		r.telemetry.holdTime(ctx, sent.held, trigger)
 	}
 }
 
+// endingOf is what is counted of the run of a release that was judged; false if it is not due.
+func endingOf(release *trace.Release, d *judge.Diagnoses, trigger semconv.Trigger) (v ending, ok bool) {
+	if d.Run != nil {
+		return ending{d.Run.Outcome, d.Run.Class, trigger}, true
+	}
+	return clientsVerdict(release)
+}
+
 // clientsVerdict returns the client's verdict on a run, if its span still has that and
 // goes now: only the client knows the parts of the run that are in other traces.
-func clientsVerdict(release *assemble.Release) (v ending, ok bool) {
+func clientsVerdict(release *trace.Release) (v ending, ok bool) {
 	if !release.Final || release.Run == nil {
 		return ending{}, false
 	}
@@ -151,15 +146,22 @@ func clientsVerdict(release *assemble.Release) (v ending, ok bool) {
 // sent is what goes out of a release.
 type sent struct {
 	spans      int
-	held       time.Duration      // the longest time that one of them was held
-	unreadable []*assemble.Member // those of them that could not be unpacked
+	held       time.Duration   // the longest time that one of them was held
+	unreadable []*trace.Member // those of them that could not be unpacked
 }
 
 // addSpans puts the spans that go out into the outbox.
-func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *assemble.Diagnoses, out *outbox) (s sent) {
+func (r *releaser) addSpans(ctx context.Context, release *trace.Release, d *judge.Diagnoses, out *outbox) (s sent) {
 	for i := range release.Members {
 		m := &release.Members[i]
 		if m.Foreign || !m.Out {
+			continue
+		}
+		if m.Known.Sent { // an earlier process forwarded it
+			if !isLast(release) {
+				r.buffer.SetFacts(m.Item, r.readFacts(m.Item))
+			}
+			m.Known.Body = packed.Span{}
 			continue
 		}
 		s.spans++
@@ -186,7 +188,7 @@ func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *a
 }
 
 // lastOwn is the last member that belongs to the run itself, or nil.
-func lastOwn(release *assemble.Release) *assemble.Member {
+func lastOwn(release *trace.Release) *trace.Member {
 	for i := len(release.Members) - 1; i >= 0; i-- {
 		if m := &release.Members[i]; !m.Foreign {
 			return m
@@ -196,7 +198,7 @@ func lastOwn(release *assemble.Release) *assemble.Member {
 }
 
 // open unpacks the spans of a release, and adds to their facts what the evidence shows.
-func (r *releaser) open(release *assemble.Release) {
+func (r *releaser) open(release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
 		var ok bool
@@ -208,7 +210,7 @@ func (r *releaser) open(release *assemble.Release) {
 }
 
 // readFacts reads the facts of a span that may go, and returns their memory.
-func (r *releaser) readFacts(it *assemble.Item) int {
+func (r *releaser) readFacts(it *trace.Item) int {
 	span, ok := r.reader.Span(it.Known.Body)
 	if !ok {
 		span = ptrace.NewSpan() // addSpans reports it
@@ -217,21 +219,21 @@ func (r *releaser) readFacts(it *assemble.Item) int {
 }
 
 // factsOf reads the facts of a span, and returns their memory.
-func factsOf(it *assemble.Item, span ptrace.Span) int {
+func factsOf(it *trace.Item, span ptrace.Span) int {
 	if names := dialect.RunNamesOf(span); names != (dialect.RunNames{}) {
 		it.Known.Names = &names
 	}
 	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }
 
-func (r *releaser) explained(release *assemble.Release) bool {
+func (r *releaser) explained(release *trace.Release) bool {
 	r.open(release)
 	return r.judge.Explained(release)
 }
 
 // letGo counts what a release lets go: nothing stays of the members of a last one, and the
 // facts stay of spans that go early.
-func (r *releaser) letGo(release *assemble.Release) {
+func (r *releaser) letGo(release *trace.Release) {
 	last := isLast(release)
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -247,35 +249,28 @@ func (r *releaser) letGo(release *assemble.Release) {
 }
 
 // keep counts the scope of an item whose span has gone.
-func (r *releaser) keep(it *assemble.Item) {
+func (r *releaser) keep(it *trace.Item) {
 	it.Known.Origin, it.Known.Kept = it.Known.Origin.Slim(), true
 	r.kept.Add(it.Known.Origin, 1)
 }
 
 // uses is where the scope of an item is counted.
-func (r *releaser) uses(it *assemble.Item) *origin.Uses {
+func (r *releaser) uses(it *trace.Item) *origin.Uses {
 	if it.Known.Kept {
 		return &r.kept
 	}
 	return r.held
 }
 
-func (r *releaser) forget(it *assemble.Item) {
+func (r *releaser) forget(it *trace.Item) {
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)
-}
-
-// remember notes a span that the buffer remembers as one of a trace that was judged.
-func (r *releaser) remember(trace pcommon.TraceID, span pcommon.SpanID) {
-	if r.store.enabled() {
-		r.passed = append(r.passed, passedSpan{trace, span})
-	}
 }
 
 // abandoned is the span that represents a run whose span never arrived and that has no
 // span left to carry the verdict. Its id follows from the run's, so that a second one after a
 // crash is the same span.
-func abandoned(release *assemble.Release, d *assemble.Diagnoses, names dialect.RunNames) ptrace.Span {
+func abandoned(release *trace.Release, d *judge.Diagnoses, names dialect.RunNames) ptrace.Span {
 	span := ptrace.NewSpan()
 	span.SetName(semconv.SpanRunAbandoned)
 	span.SetKind(ptrace.SpanKindInternal)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // shards share the traces among them.
@@ -39,8 +37,6 @@ type shard struct {
 
 	// replaying: what an earlier process held is being read. It is guarded by mu.
 	replaying bool
-
-	recalled recalled
 }
 
 // replay lets the lanes know that what an earlier process held is being read. It is called
@@ -49,17 +45,6 @@ func (s *shard) replay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaying = true
-}
-
-// lose lets the lanes know that spans are lost which arrived before now: runs that began before
-// may lack parts. New lanes know it until a time.
-func (s *shard) lose(now, until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recalled.add(&journal.Judged{At: now, Forgot: true}, 0, until)
-	for l := range s.all {
-		l.buffer.Judged().RecallLost(now)
-	}
 }
 
 // replayed lets the lanes know that they have all of that, once they have received what is
@@ -89,7 +74,7 @@ func (s *shard) lane(t *tenant) *lane {
 		return l
 	}
 	l := newLane(s.shared, t, s.n, s.wake)
-	if !s.recalled.into(l) && s.cfg.hasTenants() { // until the shard knows what is free
+	if s.cfg.hasTenants() { // until the shard knows what is free
 		l.limitTables(s.cfg.MaxFactBytes / s.n / floors / (maxTenants + 1))
 	}
 	if s.replaying {
@@ -152,7 +137,6 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 func (s *shard) rotate() {
 	now := s.clock.Now()
 	s.origins.Rotate(now)
-	s.recalled.rotate(now)
 	for l := range s.all {
 		l.rotate(now)
 	}

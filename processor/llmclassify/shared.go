@@ -4,8 +4,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // shared is what the calls of ConsumeTraces and the shards have in common. It is safe
@@ -19,11 +19,10 @@ type shared struct {
 	health    *health
 	store     *store
 	budget    budget
-	interest  interest // the traces of which LLM spans are held or on their way
-	evidenced interest // the traces of which evidence is kept or on its way
+	live      liveTraces
 	origins   *origin.Table
-	lifetime  lifetime
-	limits    hold.Limits // zero but in tests
+	lifetime  trace.Lifetime
+	limits    trace.Limits // zero but in tests
 }
 
 func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t *telemetry) *shared {
@@ -32,7 +31,7 @@ func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t
 		cfg: cfg, next: next, clock: c, logger: logger, telemetry: t, health: h,
 		store:    &store{health: h, telemetry: t, logger: logger},
 		origins:  origin.NewTable(cfg.MaxHold, cfg.MaxHeldBytes/16),
-		lifetime: lifetime{embedded: cfg.Embedded, period: cfg.RunTimeout},
+		lifetime: trace.Lifetime{Embedded: cfg.Embedded, Period: cfg.RunTimeout},
 		budget:   budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
 	}
 }

@@ -22,46 +22,36 @@ type store struct {
 
 func (s *store) enabled() bool { return s.journal != nil }
 
-// add writes spans to the journal before they are owned.
-func (s *store) add(ctx context.Context, now time.Time, caller *origin.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+// put writes spans to the journal before they are owned.
+func (s *store) put(ctx context.Context, now time.Time, caller *origin.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
 	if !s.enabled() {
 		return nil, nil
 	}
-	tickets, err = s.journal.Append(ctx, now, caller.Metadata(), taken)
+	tickets, err = s.journal.Put(ctx, now, caller.Metadata(), taken)
 	s.report(ctx, err)
 	return tickets, err
 }
 
-// remove deletes the first n spans of a call that are not owned after all.
-func (s *store) remove(ctx context.Context, tickets func(int) journal.Ticket, n int) {
-	if tickets == nil {
-		return
-	}
-	done := make([]journal.Ticket, n)
-	for i := range done {
-		done[i] = tickets(i)
-	}
-	s.update(ctx, nil, done, nil)
+// accepted records what the next consumer has of a parcel. An error loses nothing.
+func (s *store) accepted(ctx context.Context, p *parcel) {
+	s.record(ctx, s.journal.Sent, p.sent)
+	s.record(ctx, s.journal.Delete, p.done)
 }
 
-// update records new states of spans, and what was judged with them. An error loses
-// nothing.
-func (s *store) update(ctx context.Context, spent, done []journal.Ticket, judged []byte) {
-	if !s.enabled() || len(spent)+len(done)+len(judged) == 0 {
+// forget records that the facts of spans are forgotten. A span that is still to be forwarded stays until
+// then.
+func (s *store) forget(ctx context.Context, tickets []journal.Ticket) {
+	s.record(ctx, s.journal.Forget, tickets)
+}
+
+func (s *store) record(ctx context.Context, how func(context.Context, []journal.Ticket) error, tickets []journal.Ticket) {
+	if !s.enabled() || len(tickets) == 0 {
 		return
 	}
-	err := s.journal.Update(context.WithoutCancel(ctx), spent, done, judged)
+	err := how(context.WithoutCancel(ctx), tickets)
 	s.report(ctx, err)
 	if err != nil {
-		s.logger.Error("Failed to record forwarded spans and judged runs in the storage; after a restart they may come again", zap.Error(err))
-	}
-}
-
-// forget records that the facts of spans are forgotten, with the records of their traces. A
-// span that is still to be forwarded stays until then.
-func (s *store) forget(ctx context.Context, tickets []journal.Ticket, records []byte) {
-	if s.enabled() {
-		s.update(ctx, nil, s.journal.Forget(tickets), records)
+		s.logger.Error("Failed to delete forwarded spans from the storage; after a restart they come again", zap.Error(err))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -23,7 +22,7 @@ type telemetry struct {
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
-	tables               [recalledTable + 1]metric.MeasurementOption
+	tables               [historyTable + 1]metric.MeasurementOption
 	triggers             [semconv.TriggerClient + 1][]metric.RecordOption
 	runs                 sync.Map // options by ending
 }
@@ -33,10 +32,6 @@ type ending struct {
 	outcome semconv.RunOutcome
 	class   semconv.Class
 	trigger semconv.Trigger
-}
-
-func endingOf(d *classify.Diagnosis, trigger semconv.Trigger) ending {
-	return ending{d.Outcome, d.Class, trigger}
 }
 
 // endingOn reads an ending that the client wrote onto the span of a run.
@@ -71,7 +66,7 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		written:   with(attribute.Bool("success", true)),
 		unwritten: with(attribute.Bool("success", false)),
 	}
-	for i, name := range [...]string{judgedTable: "judged", innerRunsTable: "inner_runs", correctionsTable: "corrections", refusedTable: "refused", recalledTable: "recalled"} {
+	for i, name := range [...]string{judgedTable: "judged", historyTable: "history"} {
 		t.tables[i] = with(attribute.String("table", name))
 	}
 	for i := range t.triggers {
@@ -85,14 +80,11 @@ type load struct{ traces, bytes, factBytes, evidence int }
 
 // tableSizes are the bytes of what is kept of runs that were judged, and of calls that were
 // refused.
-type tableSizes [recalledTable + 1]int
+type tableSizes [historyTable + 1]int
 
 const (
 	judgedTable = iota
-	innerRunsTable
-	correctionsTable
-	refusedTable
-	recalledTable
+	historyTable
 )
 
 // observe registers what is read when metrics are collected: what the processor holds, in

@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -152,13 +153,17 @@ func TestTenantsAreRefusedApart(t *testing.T) {
 	cfg.MaxHeldBytes = 1 << 20
 	next := &flakyNext{fail: down}
 	h := newHarness(t, cfg, next)
-	refused := func(tenant string) bool {
-		return h.ConsumeTraces(t.Context(), ofTenant(tenant, tracesOf(t, finishedRun(1)...))) != nil
+	send := func(tenant string, trace byte) (err error) { // in two calls, so that the run is held
+		for _, span := range finishedRun(trace) {
+			err = errors.Join(err, h.ConsumeTraces(t.Context(), ofTenant(tenant, tracesOf(t, span))))
+		}
+		return err
 	}
+	refused := func(tenant string) bool { return send(tenant, 1) != nil }
 	n := 0
 	for ; !refused("flood"); n++ {
 		for i := range byte(200) {
-			_ = h.ConsumeTraces(t.Context(), ofTenant("flood", tracesOf(t, finishedRun(i+1)...)))
+			_ = send("flood", i+1)
 		}
 		require.Less(t, n, 1000)
 	}

@@ -5,10 +5,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/judge"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -20,6 +20,8 @@ type Verdict struct {
 	// Run is the verdict on the run. It is nil if nothing is said of one, as of a lone
 	// request.
 	Run *classify.Diagnosis
+	// Plan is how to go on if the run failed.
+	Plan classify.Plan
 	// Parts are the verdicts on the requests and tools that failed.
 	Parts map[pcommon.SpanID]*classify.Diagnosis
 }
@@ -30,19 +32,53 @@ func (t *Trace) Judge() []Verdict {
 	list := make([]Verdict, len(all))
 	done := make(map[*run]judged, len(all))
 	for i, r := range all {
-		list[i] = t.judge(r, done).Verdict
+		j := t.judge(r, done)
+		list[i] = j.withPlan()
 	}
 	return list
 }
 
 // JudgeRun judges the run with this id. It reports false if no span is of that run.
 func (t *Trace) JudgeRun(id pcommon.SpanID) (Verdict, bool) {
+	j, ok := t.judgeOf(id)
+	if !ok {
+		return Verdict{}, false
+	}
+	return j.withPlan(), true
+}
+
+// judgeOf judges the run with this id, and those within it.
+func (t *Trace) judgeOf(id pcommon.SpanID) (judged, bool) {
 	for _, r := range t.runs() {
 		if r.id == id {
-			return t.judge(r, make(map[*run]judged)).Verdict, true
+			return t.judge(r, make(map[*run]judged)), true
 		}
 	}
-	return Verdict{}, false
+	return judged{}, false
+}
+
+// JudgeCall judges requests of the run with this id as the attempts of one model call, in this
+// order: the verdict is on sending that call again, see [classify.JudgeCall], and the plan on
+// going on with it, see [classify.PlanCall]. It reports false if one of them is not a request of
+// the run.
+func (t *Trace) JudgeCall(id pcommon.SpanID, attempts []pcommon.SpanID) (classify.Diagnosis, classify.Plan, bool) {
+	j, ok := t.judgeOf(id)
+	if !ok {
+		return classify.Diagnosis{}, classify.Plan{}, false
+	}
+	return j.judge.Call(j.release, attempts)
+}
+
+// PlanSince returns the plan to go on with the run with this id, on what began at that time or
+// later. It reports false if no span is of that run, or if the run has ended.
+func (t *Trace) PlanSince(id pcommon.SpanID, at pcommon.Timestamp) (classify.Plan, bool) {
+	for _, r := range t.runs() {
+		if r.id == id && r.open() {
+			j := t.judge(t.since(r, trace.Clock(at)), make(map[*run]judged))
+			return j.judge.Plan(), true
+		}
+	}
+	return classify.Plan{}, false
 }
 
 // judged is a verdict with what a run around the judged one needs of it.
@@ -50,6 +86,27 @@ type judged struct {
 	Verdict
 	effects   classify.Effects
 	succeeded classify.Fact // of the runs within it
+	judge     *judge.Judge
+	release   *trace.Release // that it judged
+	// recorded is what the runs within it did, if a tool ran that was not recorded, and all requests
+	// that may show its call are the run's own or those of an open one within it: a plan lists the
+	// call, so that nothing else has to stand for it.
+	recorded *trace.Inner
+}
+
+// withPlan returns the verdict with the plan to go on. A plan takes as long as the verdict did: the
+// runs within a run need none.
+func (j *judged) withPlan() Verdict {
+	v := j.Verdict
+	if v.Run != nil && v.Run.Failed() {
+		by := j.judge
+		if j.recorded != nil {
+			by = &judge.Judge{} // the verdict is in the memory of the other one
+			by.Diagnose(j.release, *j.recorded)
+		}
+		v.Plan = by.Plan()
+	}
+	return v
 }
 
 // noSpan is the span of a part, the facts of which have been read.
@@ -60,10 +117,11 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	if j, ok := done[r]; ok {
 		return j
 	}
-	within := assemble.Inner{}
+	within, past := trace.Inner{}, false
 	for _, inner := range r.inner {
 		j := t.judge(inner, done)
 		effects := j.effects
+		past = past || !inner.open() && effects.Requests > 0
 		if !r.open() {
 			within.Succeeded = innerSucceeded(within.Succeeded, &j)
 			if !inner.countsFor(r) {
@@ -72,13 +130,14 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 		}
 		within.Effects = within.Effects.Join(effects)
 	}
-	if r.named && r.open() && r.ranUnrecorded() {
+	recorded, unrecorded := within, r.named && r.open() && r.toolsHere == nil && r.ranUnrecorded()
+	if unrecorded {
 		within.Effects = within.Effects.Join(unrecordedTool)
 	}
-	release := &assemble.Release{Reason: hold.RunEnded, Final: true, RunID: r.id, Named: r.named, Missing: t.incomplete}
+	release := &trace.Release{Reason: trace.RunEnded, Final: true, RunID: r.id, Named: r.named, Missing: t.incomplete}
 	if r.named {
 		release.Run = t.runItem(r, &within)
-		release.Members = append(release.Members, assemble.Member{Item: release.Run, Out: true})
+		release.Members = append(release.Members, trace.Member{Item: release.Run, Out: true})
 	}
 	var outlive []*part
 	for _, p := range r.members {
@@ -86,16 +145,20 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 			outlive = append(outlive, p)
 			continue
 		}
-		release.Members = append(release.Members, assemble.Member{Item: &p.item, Out: true, Above: t.above(p)})
+		release.Members = append(release.Members, trace.Member{Item: &p.item, Out: true, Above: t.above(p)})
 	}
 	if len(outlive) > 0 {
-		within.Effects = within.Effects.Join(effectsOf(outlive, r))
+		outlived := effectsOf(outlive, r)
+		within.Effects, recorded.Effects = within.Effects.Join(outlived), recorded.Effects.Join(outlived)
 	}
-	var judge assemble.Judge
+	judge := &judge.Judge{}
 	d := judge.Diagnose(release, within)
-	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, effects: d.Effects, succeeded: within.Succeeded}
+	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, effects: d.Effects, succeeded: within.Succeeded, judge: judge, release: release}
+	if unrecorded && !past {
+		j.recorded = &recorded
+	}
 	for i, part := range d.Members {
-		if part != nil && release.Members[i].Role != hold.Run {
+		if part != nil && release.Members[i].Role != trace.Run {
 			j.Parts[release.Members[i].ID] = part
 		}
 	}
@@ -105,7 +168,7 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 
 // innerSucceeded joins how the runs within a run went with one more of them.
 func innerSucceeded(so classify.Fact, j *judged) classify.Fact {
-	succeeded := j.succeeded != classify.No && j.Run != nil && assemble.NeedsNoAction(j.Run.Outcome)
+	succeeded := j.succeeded != classify.No && j.Run != nil && judge.NeedsNoAction(j.Run.Outcome)
 	if so == classify.No || !succeeded {
 		return classify.No
 	}
@@ -121,14 +184,14 @@ func (r *run) countsFor(outer *run) bool {
 	}
 	in, out := &r.span.item, &outer.span.item
 	announced := r.open() || in.Known.Facts(noSpan, dialect.Run).Run.AnnouncedRequests.Observed()
-	return announced && (in.Run.IsEmpty() || in.Run == out.ID) && assemble.SameService(in, out) &&
-		out.Start <= in.Start && in.End <= out.End+assemble.ClockGrain
+	return announced && (in.Run.IsEmpty() || in.Run == out.ID) && trace.SameService(in, out) &&
+		out.Start <= in.Start && in.End <= out.End+trace.ClockGrain
 }
 
 // runItem returns the span of a named run as it is assembled. A run that goes on announces
 // what is here, which is all that there is so far.
-func (t *Trace) runItem(r *run, within *assemble.Inner) *assemble.Item {
-	it := &assemble.Item{ID: r.id, Role: hold.Run}
+func (t *Trace) runItem(r *run, within *trace.Inner) *trace.Item {
+	it := &trace.Item{ID: r.id, Role: trace.Run}
 	it.Known.Dialect = dialect.OTelLLM{}
 	if r.span != nil {
 		it.Parent, it.Run, it.Start, it.End = r.span.item.Parent, r.span.item.Run, r.span.item.Start, r.span.item.End
@@ -149,7 +212,7 @@ func (t *Trace) runItem(r *run, within *assemble.Inner) *assemble.Item {
 	if r.open() {
 		requests, tools := r.count()
 		facts.AnnouncedRequests, facts.AnnouncedTools = classify.Counted(requests+within.Effects.Requests), 0
-		if t.reportsTools(r) || r.declaresTools() {
+		if r.toolsHere != nil && *r.toolsHere || r.toolsHere == nil && (t.reportsTools(r) || r.declaresTools()) {
 			facts.AnnouncedTools = classify.Counted(tools + within.Effects.Tools)
 		}
 	}
@@ -178,13 +241,16 @@ func effectsOf(requests []*part, of *run) classify.Effects {
 	return e
 }
 
-// RunAttributes returns the verdict on a run as attributes, or none for nil. Their trigger is
-// the client's: a classifier that sees the spans later replaces them.
-func RunAttributes(d *classify.Diagnosis) pcommon.Map {
+// RunAttributes returns the verdict on a run as attributes, with the plan to go on if it failed, or
+// none for nil. Their trigger is the client's: a classifier that sees the spans later replaces them.
+func RunAttributes(d *classify.Diagnosis, plan *classify.Plan) pcommon.Map {
 	span := ptrace.NewSpan()
 	if d != nil {
 		stamp.Run(span, d, nil, semconv.TriggerClient)
 		putAfter(span.Attributes(), d)
+		if plan != nil {
+			stamp.Plan(span.Attributes(), d, plan)
+		}
 	}
 	return span.Attributes()
 }

@@ -14,10 +14,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -66,7 +65,7 @@ type Trace struct {
 
 // part is a request, a tool or a run.
 type part struct {
-	item    assemble.Item
+	item    trace.Item
 	kind    Kind
 	open    bool
 	facts   bool // its attributes are facts, by [Span.Kind]
@@ -164,7 +163,7 @@ func (t *Trace) makeRoom() {
 var (
 	kinds     = [...]Kind{dialect.Other: KindOther, dialect.Request: KindRequest, dialect.Tool: KindTool, dialect.Run: KindRun}
 	ofDialect = [...]dialect.Kind{KindRequest: dialect.Request, KindTool: dialect.Tool, KindRun: dialect.Run}
-	roles     = [...]hold.Role{KindRequest: hold.Request, KindTool: hold.Tool, KindRun: hold.Run}
+	roles     = [...]trace.Role{KindRequest: trace.Request, KindTool: trace.Tool, KindRun: trace.Run}
 )
 
 // KindOf returns what an ended span is to llm_classify, by its dialects. It is KindOther for a
@@ -224,7 +223,7 @@ func (p *part) read(s Span) (exchange bool) {
 	it := &p.item
 	it.ID, it.Parent, it.Run = s.SpanID(), s.ParentSpanID(), head.Run
 	it.Role = roles[p.kind]
-	it.Start, it.End = assemble.Clock(s.StartTimestamp()), assemble.Clock(s.EndTimestamp())
+	it.Start, it.End = trace.Clock(s.StartTimestamp()), trace.Clock(s.EndTimestamp())
 	it.Known.Dialect, it.Known.Server, it.Known.Part = by, s.Span.Kind() == ptrace.SpanKindServer, head.Part
 	if p.open {
 		it.End = 0

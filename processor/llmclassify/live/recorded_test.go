@@ -99,6 +99,10 @@ var isVerdict = map[string]bool{
 	string(semconv.FailurePhaseKey): true, string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true,
 	string(semconv.FailureSummaryKey): true, string(semconv.FailureSummaryKeyKey): true, string(semconv.FailureEvidenceKey): true,
 	string(semconv.FailureMissingEvidenceKey): true, string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
+	string(semconv.ResumeSendKey): true, string(semconv.ResumeAskKey): true, string(semconv.ResumeWaitKey): true, string(semconv.ResumeMoreKey): true,
+	string(semconv.ResumeRanIDsKey): true, string(semconv.ResumeRanNamesKey): true, string(semconv.ResumeRanOutputsKey): true,
+	string(semconv.ResumeMayHaveRunIDsKey): true, string(semconv.ResumeMayHaveRunNamesKey): true,
+	string(semconv.ResumeNeverRanIDsKey): true, string(semconv.ResumeNeverRanNamesKey): true,
 	string(semconv.ClassificationRulesetKey): true,
 }
 
@@ -116,7 +120,7 @@ func stamped(trace *live.Trace) map[string]map[string]any {
 		for id, d := range v.Parts {
 			put(id, live.PartAttributes(d))
 		}
-		put(v.ID, live.RunAttributes(v.Run))
+		put(v.ID, live.RunAttributes(v.Run, &v.Plan))
 	}
 	return all
 }

@@ -15,6 +15,10 @@ type run struct {
 	members []*part
 	inner   []*run // that began within it
 	outer   *run
+
+	// toolsHere, of a run without its earlier parts: whether a tool that ran would be here. Nil for
+	// a run with all its parts, which show it.
+	toolsHere *bool
 }
 
 // maxDepth bounds a walk upwards, against cycles. What is above a chain that is longer is not
@@ -154,6 +158,15 @@ func (r *run) declaresTools() bool {
 		}
 	}
 	return false
+}
+
+// since returns the run without the parts that began before that time.
+func (t *Trace) since(r *run, at pcommon.Timestamp) *run {
+	later := *r
+	here := (t.reportsTools(r) || r.declaresTools()) && !r.ranUnrecorded()
+	later.toolsHere = &here
+	later.members = slices.DeleteFunc(slices.Clone(r.members), func(p *part) bool { return p.item.Start < at })
+	return &later
 }
 
 // open reports whether the run has not ended.

@@ -29,7 +29,7 @@ import (
 //
 // Producers that need a rule of their own have it in a file of their own: pydantic-ai in
 // pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go, Microsoft's Agent
-// Framework in agentframework.go, Semantic Kernel in semantickernel.go.
+// Framework in agentframework.go, Semantic Kernel in semantickernel.go, AG2 in ag2.go.
 type GenAI struct {
 	scope scope // which producer; unknown if the scope is not known
 }
@@ -45,6 +45,7 @@ var (
 	genAIAgentFramework Dialect = GenAI{scopeAgentFramework}
 	genAISemanticKernel Dialect = GenAI{scopeSemanticKernel}
 	genAIGoogle         Dialect = GenAI{scopeGoogleGenAI}
+	genAIAG2            Dialect = GenAI{scopeAG2}
 )
 
 // Name implements [Dialect].
@@ -64,6 +65,8 @@ func (GenAI) in(s scope) Dialect {
 		return genAISemanticKernel
 	case scopeGoogleGenAI:
 		return genAIGoogle
+	case scopeAG2:
+		return genAIAG2
 	default:
 		return genAI
 	}
@@ -83,6 +86,8 @@ func (d GenAI) Read(span ptrace.Span, into Facts) {
 		readStrands(span, into)
 	case scopeAgentFramework:
 		d.readAgentFramework(span, into)
+	case scopeAG2:
+		d.readAG2(span, into)
 	default:
 		d.read(span, into)
 	}

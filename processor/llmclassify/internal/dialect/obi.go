@@ -81,9 +81,12 @@ const (
 )
 
 // ScopeName is the name of the instrumentation of spans: that of their scope, or if it has none
-// the one that their resource names.
+// the one that their resource names. AG2's says which of its forms the spans have.
 func ScopeName(resource pcommon.Resource, scope pcommon.InstrumentationScope) string {
-	if scope.Name() != "" {
+	switch {
+	case scope.Name() == scopeNameAG2 && scope.Version() != "":
+		return scopeNameAG2 + ag2Versioned
+	case scope.Name() != "":
 		return scope.Name()
 	}
 	for _, key := range [...]string{keyScopeName, keyLibraryName} {

@@ -60,7 +60,22 @@ func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
 		into.Tool.Handoff = openAIAgentsHandoff(span, into.Tool)
 	case into.Run != nil:
 		readRunWithoutOK(span, into.Run)
+		if into.Run.Failed == classify.Yes && into.Run.ErrorType == "" {
+			into.Run.ErrorType = openAIAgentsStops[beforeColon(span.Status().Message())]
+		}
 	}
+}
+
+// openAIAgentsStops maps the message with which the SDK marks an agent that it stopped to the class
+// of the error that it then raises. Details follow the message after a colon.
+var openAIAgentsStops = map[string]string{
+	"Max turns exceeded":           "MaxTurnsExceeded",
+	"Guardrail tripwire triggered": "InputGuardrailTripwireTriggered",
+}
+
+func beforeColon(message string) string {
+	before, _, _ := strings.Cut(message, ":")
+	return before
 }
 
 // The name of a span or a tool that hands over to another agent: the SDK's type of span,
@@ -123,8 +138,7 @@ func openAIAgentsClass(message string) string {
 		if json.Unmarshal([]byte(rest), &data) != nil {
 			return ""
 		}
-		class, _, _ := strings.Cut(data.Error, ":")
-		return class
+		return beforeColon(data.Error)
 	}
 	return ""
 }

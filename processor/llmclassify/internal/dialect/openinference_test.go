@@ -182,6 +182,22 @@ func TestOpenInferenceOthers(t *testing.T) {
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, OKUnproven: true}, facts.Run)
 }
 
+// The SDK marks an agent that it stopped with a fixed message and the limit, and with no type.
+func TestOpenAIAgentsThatStopped(t *testing.T) {
+	for message, want := range map[string]string{
+		`Max turns exceeded: {"max_turns":2}`:                       "MaxTurnsExceeded",
+		`Max turns exceeded`:                                        "MaxTurnsExceeded",
+		`Guardrail tripwire triggered: {"guardrail":"no homework"}`: "InputGuardrailTripwireTriggered",
+		`Error in agent run: {"error":"boom"}`:                      "",
+	} {
+		span := arize(oiAgents, "AGENT", statusError, map[string]any{"graph.node.id": "agent"})
+		span.message = message
+		_, _, facts := span.read(t)
+		assert.Equal(t, classify.Yes, facts.Run.Failed, message)
+		assert.Equal(t, want, facts.Run.ErrorType, message)
+	}
+}
+
 func TestOpenAIAgents(t *testing.T) {
 	type m = map[string]any
 	ok := classify.Request{Failed: classify.No}
@@ -386,7 +402,7 @@ func TestOpenAIAgents(t *testing.T) {
 		head, _, facts = tripped.read(t)
 		assert.Equal(t, Run, head.Kind, "an agent that failed is not the root, also without graph.node.id")
 		v := classify.Judge(&classify.Run{Ended: classify.Yes, Failed: facts.Run.Failed, Requests: []classify.Request{*answeredBy(t, scope)}})
-		assert.Equal(t, semconv.RunOutcomeIncomplete, v.Run.Outcome, "something failed that is not recorded")
+		assert.Equal(t, semconv.RunOutcomeFailed, v.Run.Outcome, "something failed that is not recorded")
 		assert.Equal(t, confirm, v.Run.Retry.Safety)
 	}
 	_, _, facts = arize(oiAgents, "TOOL", statusOK, map[string]any{"tool.name": "write", "output.value": canary}).read(t)

@@ -137,7 +137,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 // JavaScript do under the older one, too.
 func (d OpenLLMetry) inventsStop(older bool) bool {
 	switch d.scope {
-	case scopeOpenLLMetryPython, scopePython, scopeGoogleGenAI:
+	case scopeOpenLLMetryPython, scopePython, scopeGoogleGenAI, scopeAG2:
 		return false
 	case scopeOpenLLMetryJS:
 		return true

@@ -194,6 +194,8 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 	}
 	if s.name == nameADKMerged || in == scopeClaudeCode {
 		s.operation = "" // not one
+	} else if in == scopeAG2 {
+		s.operation = ag2Operation(span, s.operation)
 	}
 	if !s.run.IsEmpty() && runElsewhere(span, s.run) {
 		s.run, s.inferred = pcommon.SpanID{}, false
@@ -297,6 +299,7 @@ const (
 	scopeOBI
 	scopeSemanticKernel
 	scopeGoogleGenAI // OpenTelemetry's own for Python
+	scopeAG2         // up to 0.x
 )
 
 // namedSpans are the scopes whose spans are recognised by their names.
@@ -346,6 +349,7 @@ var scopes = [...]struct {
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
 	{"opentelemetry.instrumentation.google_genai", false, scopeGoogleGenAI},
+	{scopeNameAG2 + ag2Versioned, false, scopeAG2},
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},

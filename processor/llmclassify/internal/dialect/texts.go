@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -134,19 +133,8 @@ func statusOf(name string) int {
 		}
 		code = code*10 + int(c-'0')
 	}
-	if code < 400 || code > 599 || len(name) > 3 && name[3:] != " "+http.StatusText(code) {
+	if code < 400 || code > 599 || len(name) > 3 && name[3:] != " "+statusTexts[code] {
 		return 0
 	}
 	return code
 }
-
-// statuses are the error statuses by their text in Go's net/http.
-var statuses = func() map[string]int {
-	m := make(map[string]int)
-	for code := 400; code <= 599; code++ {
-		if text := http.StatusText(code); text != "" {
-			m[text] = code
-		}
-	}
-	return m
-}()

@@ -31,7 +31,7 @@ func TestTraces(t *testing.T) {
 		spans    string // kinds in the file's order: q request, t tool, r run, x exchange, o other
 	}{
 		"vercel_ai_refused": {
-			"incomplete unclassified/unknown low user_confirmed_retry",
+			"failed unclassified/unknown low user_confirmed_retry",
 			[]string{"unclassified/unknown low user_confirmed_retry", "unclassified/unknown low user_confirmed_retry", "unclassified/unknown low user_confirmed_retry"},
 			nil, "qqqr",
 		},
@@ -47,7 +47,7 @@ func TestTraces(t *testing.T) {
 			nil, "qorx",
 		},
 		"vercel_ai_v7_reset_alone": {
-			"incomplete unclassified/unknown low user_confirmed_retry", []string{"unclassified/unknown low user_confirmed_retry"}, nil, "qor",
+			"failed unclassified/unknown low user_confirmed_retry", []string{"unclassified/unknown low user_confirmed_retry"}, nil, "qor",
 		},
 		"vercel_ai_v7_interrupted": {
 			"failed stream_interrupted/clean_eof medium user_confirmed_retry", []string{"stream_interrupted/clean_eof medium user_confirmed_retry"}, nil, "qor",
@@ -73,7 +73,7 @@ func TestTraces(t *testing.T) {
 		},
 		"openai_agents_tool_answered": {"recovered", []string{"", ""}, []string{threw}, "orooqtqo"},
 		"openai_agents_half_input": {
-			"incomplete " + nothingKnown, []string{"", nothingKnown}, []string{nothingKnown}, "orooqtoq",
+			"failed " + nothingKnown, []string{"", nothingKnown}, []string{nothingKnown}, "orooqtoq",
 		},
 		"openai_agents_half_input_answered": {"recovered", []string{"", ""}, []string{nothingKnown}, "ooroqtoq"},
 		"openai_agents_tool_stopped": {

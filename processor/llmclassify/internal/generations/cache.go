@@ -10,8 +10,8 @@ import (
 type Cache[K comparable, V any] struct {
 	// SizeOf is what an entry counts toward the limit; 1 where it is nil.
 	SizeOf func(V) int
-	// Removed is called with the key of each entry that is taken or forgotten. May be nil.
-	Removed func(K)
+	// Forgot is called with each entry that is forgotten. May be nil.
+	Forgot func(K, V)
 
 	limit int // of one generation
 	kept  Of[entries[K, V]]
@@ -56,8 +56,7 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 // larger than the limit.
 func (c *Cache[K, V]) Put(now time.Time, key K, value V) bool {
 	c.Take(key)
-	c.Rotate(now)
-	return c.add(key, value)
+	return c.Add(now, key, value)
 }
 
 // add adds an entry whose key is not there.
@@ -73,12 +72,17 @@ func (c *Cache[K, V]) add(key K, value V) bool {
 	return true
 }
 
+// Add is Put for an entry whose key is not there.
+func (c *Cache[K, V]) Add(now time.Time, key K, value V) bool {
+	c.Rotate(now)
+	return c.add(key, value)
+}
+
 // Take removes an entry and returns it.
 func (c *Cache[K, V]) Take(key K) (value V, ok bool) {
 	for _, e := range [...]*entries[K, V]{&c.kept.Now, &c.kept.Previous} {
 		if value, ok = e.byKey[key]; ok {
 			e.remove(key, c.sizeOf(value))
-			c.removed(key)
 			return value, true
 		}
 	}
@@ -116,14 +120,10 @@ func (c *Cache[K, V]) Rotate(now time.Time) {
 }
 
 func (c *Cache[K, V]) forget(e entries[K, V]) {
-	for key := range e.byKey {
-		c.removed(key)
-	}
-}
-
-func (c *Cache[K, V]) removed(key K) {
-	if c.Removed != nil {
-		c.Removed(key)
+	for key, value := range e.byKey {
+		if c.Forgot != nil {
+			c.Forgot(key, value)
+		}
 	}
 }
 

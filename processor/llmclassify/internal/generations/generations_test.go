@@ -58,9 +58,9 @@ func TestTurn(t *testing.T) {
 }
 
 func TestCacheForgets(t *testing.T) {
-	var removed []string
+	var forgotten []string
 	c := NewCache[string, int](10, 100)
-	c.Removed = func(key string) { removed = append(removed, key) }
+	c.Forgot = func(key string, _ int) { forgotten = append(forgotten, key) }
 	assert.True(t, c.Put(t0, "asked for", 1))
 	assert.True(t, c.Put(t0, "other", 2))
 	for _, at := range []time.Duration{10, 20, 30} {
@@ -70,7 +70,7 @@ func TestCacheForgets(t *testing.T) {
 	}
 	_, ok := c.Get(after(30), "other")
 	assert.False(t, ok)
-	assert.Equal(t, []string{"other"}, removed)
+	assert.Equal(t, []string{"other"}, forgotten)
 	assert.Equal(t, 1, c.Len())
 
 	value, ok := c.Take("asked for")
@@ -78,7 +78,7 @@ func TestCacheForgets(t *testing.T) {
 	assert.Equal(t, 1, value)
 	_, ok = c.Take("asked for")
 	assert.False(t, ok)
-	assert.Equal(t, []string{"other", "asked for"}, removed)
+	assert.Len(t, forgotten, 1)
 	assert.Zero(t, c.Len())
 
 	c.Put(after(30), "taken from the older half", 3)
@@ -108,15 +108,16 @@ func TestCacheLimit(t *testing.T) {
 	}
 }
 
-// Whatever is done with it, sizes and calls of Removed agree with what is there.
+// Whatever is done with it, sizes and calls of Forgot agree with what is there.
 func TestCacheAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	there := map[int]int{}
 	c := NewCache[int, int](100, 200)
 	c.SizeOf = func(size int) int { return size }
-	c.Removed = func(key int) {
-		_, ok := there[key]
+	c.Forgot = func(key, size int) {
+		want, ok := there[key]
 		require.True(t, ok)
+		require.Equal(t, want, size)
 		delete(there, key)
 	}
 	now := t0
@@ -129,12 +130,15 @@ func TestCacheAgrees(t *testing.T) {
 			value, found := c.Take(key)
 			require.Equal(t, ok, found)
 			require.Equal(t, want, value)
+			delete(there, key)
 		case 1:
 			value, found := c.Get(now, key)
 			want, ok := there[key]
 			require.Equal(t, ok, found)
 			require.Equal(t, want, value)
 		default:
+			c.Take(key)
+			delete(there, key)
 			require.True(t, c.Put(now, key, size))
 			there[key] = size
 		}

@@ -20,9 +20,6 @@ const (
 	metadataAt = lengthAt + 4
 )
 
-// minSpan is how many bytes of an entry a span has at least: what it is, and its length.
-const minSpan = 2
-
 // pieceSize is the size of the values in which an entry is stored, but for its last one, which
 // is smaller. A storage such as file_storage keeps neighbouring values together, and writes and
 // deletes them together: large ones would be written again with each of their neighbours.
@@ -113,7 +110,7 @@ func decodeMetadata(magic string, encoded []byte) (metadata map[string][]string,
 	return metadata, nil
 }
 
-// decode reads an entry. All its spans are held.
+// decode reads an entry.
 func decode(value []byte) (*Replayed, error) {
 	magic := entryMagic
 	if bytes.HasPrefix(value, []byte(bytesMagic)) {
@@ -140,6 +137,5 @@ func decode(value []byte) (*Replayed, error) {
 	if r.Traces, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(rest[length:]); err != nil {
 		return nil, fmt.Errorf("reading spans: %w", err)
 	}
-	r.States = make([]State, r.Traces.SpanCount())
 	return r, nil
 }

@@ -13,11 +13,8 @@ import (
 
 // found is the numbers of what is in the storage, in order.
 type found struct {
-	entries  []uint64            // also those of which only some pieces are there
-	pieces   map[uint64][]uint64 // of entries, but for the first one
-	states   map[uint64][]string // the keys of their states
-	segments []uint64            // of judged runs, but for the newest
-	parts    []uint64            // the segments that are in parts
+	entries []uint64            // also those of which only some pieces are there
+	pieces  map[uint64][]uint64 // of entries, but for the first one
 }
 
 // find lists what is in the storage, if its client can tell: file_storage's does. Then
@@ -27,7 +24,7 @@ func find(ctx context.Context, client storage.Client) (*found, error) {
 	if !ok {
 		return nil, nil
 	}
-	f := found{pieces: make(map[uint64][]uint64), states: make(map[uint64][]string)}
+	f := found{pieces: make(map[uint64][]uint64)}
 	err := walker.Walk(ctx, func(key string, _ []byte) ([]*storage.Operation, error) {
 		f.add(key)
 		return nil, nil
@@ -35,10 +32,8 @@ func find(ctx context.Context, client storage.Client) (*found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the content of the storage: %w", err)
 	}
-	for _, list := range []*[]uint64{&f.entries, &f.segments, &f.parts} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
+	slices.Sort(f.entries)
+	f.entries = slices.Compact(f.entries)
 	for _, pieces := range f.pieces {
 		slices.Sort(pieces)
 	}
@@ -46,37 +41,13 @@ func find(ctx context.Context, client storage.Client) (*found, error) {
 }
 
 func (f *found) add(key string) {
-	if name, ok := strings.CutPrefix(key, judgedPart); ok {
-		f.addSegment(name)
-		return
-	}
-	name, isStates := strings.CutPrefix(key, statesPrefix)
-	if before, after, former := strings.Cut(key, formerSuffix); former {
-		name, isStates = before+after, true
-	}
-	seq, nth, ok := numbered(name)
-	switch {
-	case !ok:
-	case isStates:
-		f.states[seq] = append(f.states[seq], key)
-	default:
-		f.entries = append(f.entries, seq)
-		if nth > 0 {
-			f.pieces[seq] = append(f.pieces[seq], nth)
-		}
-	}
-}
-
-func (f *found) addSegment(name string) {
-	name, part, inParts := strings.Cut(name, ".")
-	seq, ok := number(name)
+	seq, nth, ok := numbered(key)
 	if !ok {
 		return
 	}
-	if !inParts {
-		f.segments = append(f.segments, seq)
-	} else if n, ok := number(part); ok && n < maxParts {
-		f.parts = append(f.parts, seq)
+	f.entries = append(f.entries, seq)
+	if nth > 0 {
+		f.pieces[seq] = append(f.pieces[seq], nth)
 	}
 }
 

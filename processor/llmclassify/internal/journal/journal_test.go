@@ -95,10 +95,10 @@ func reopen(t *testing.T, m *memory) (j *Journal, replayed []*Replayed) {
 	t.Helper()
 	j, err := Open(t.Context(), m, zap.NewNop())
 	require.NoError(t, err)
-	require.NoError(t, j.Replay(t.Context(), t0, func(r *Replayed) error {
+	require.NoError(t, j.Replay(t.Context(), func(r *Replayed) error {
 		replayed = append(replayed, r)
 		return nil
-	}, func() {}))
+	}))
 	return j, replayed
 }
 
@@ -113,19 +113,27 @@ func names(r *Replayed) (list []string) {
 	return list
 }
 
-// What was written and is not done comes back after a crash, as it was left.
+// tickets are those of all spans of a call.
+func tickets(r *Replayed) (list []Ticket) {
+	for i := range r.Traces.SpanCount() {
+		list = append(list, r.Tickets(i))
+	}
+	return list
+}
+
+// After a crash the spans of a call come back that are not done, with what was forwarded of them.
 func TestReplay(t *testing.T) {
 	m := newMemory()
 	j, replayed := reopen(t, m)
 	assert.Empty(t, replayed)
-	first, err := j.Append(t.Context(), t0, map[string][]string{"tenant": {"a", "b"}}, tracesOf("1", "2", "3"))
+	first, err := j.Put(t.Context(), t0, map[string][]string{"tenant": {"a", "b"}}, tracesOf("1", "2", "3"))
 	require.NoError(t, err)
-	second, err := j.Append(t.Context(), t0.Add(time.Second), nil, tracesOf("4"))
+	second, err := j.Put(t.Context(), t0.Add(time.Second), nil, tracesOf("4"))
 	require.NoError(t, err)
-	third, err := j.Append(t.Context(), t0.Add(2*time.Second), nil, tracesOf("5", "6"))
+	_, err = j.Put(t.Context(), t0.Add(2*time.Second), nil, tracesOf("5", "6"))
 	require.NoError(t, err)
-	require.NoError(t, j.Update(t.Context(), []Ticket{first(0)}, []Ticket{first(1), second(0)}, nil))
-	require.NoError(t, j.Update(t.Context(), []Ticket{first(1), {}}, nil, nil), "what is done stays done")
+	require.NoError(t, j.Sent(t.Context(), []Ticket{first(0), {}}))
+	require.NoError(t, j.Delete(t.Context(), []Ticket{first(1), second(0), first(1), {}}))
 
 	j, replayed = reopen(t, m) // after a crash
 	require.Len(t, replayed, 2)
@@ -133,23 +141,19 @@ func TestReplay(t *testing.T) {
 	assert.True(t, t0.Equal(r.At))
 	assert.Equal(t, map[string][]string{"tenant": {"a", "b"}}, r.Metadata)
 	assert.Equal(t, []string{"1", "3"}, names(r))
-	assert.Equal(t, []State{Spent, Held}, r.States)
-	require.Len(t, r.Tickets, 2)
+	assert.Equal(t, []bool{true, false}, []bool{r.Sent(0), r.Sent(1)})
 	service, _ := r.Traces.ResourceSpans().At(2).Resource().Attributes().Get("service.name")
 	assert.Equal(t, "of 3", service.Str())
 	assert.Equal(t, []string{"5", "6"}, names(replayed[1]))
 	assert.Nil(t, replayed[1].Metadata)
 
-	// The tickets of before are of no use any more; those that came are.
-	_ = third
-	require.NoError(t, j.Update(t.Context(), nil, append(r.Tickets, replayed[1].Tickets[1]), nil))
+	require.NoError(t, j.Delete(t.Context(), append(tickets(r), replayed[1].Tickets(1))))
 	assert.Equal(t, 1, openEntries(j))
 	j, replayed = reopen(t, m)
 	require.Len(t, replayed, 1)
-	assert.Equal(t, []string{"5"}, names(replayed[0]))
-	fourth, err := j.Append(t.Context(), t0, nil, tracesOf("7"))
+	third, err := j.Put(t.Context(), t0, nil, tracesOf("7"))
 	require.NoError(t, err)
-	require.NoError(t, j.Update(t.Context(), nil, append(replayed[0].Tickets, fourth(0)), nil))
+	require.NoError(t, j.Delete(t.Context(), append(tickets(replayed[0]), third(0))))
 	assert.Empty(t, m.keys(), "nothing is left")
 	require.NoError(t, j.Close(t.Context()))
 	assert.True(t, m.closed)
@@ -157,23 +161,45 @@ func TestReplay(t *testing.T) {
 	assert.Empty(t, replayed)
 }
 
-// What is forgotten is done once it is spent.
-func TestForget(t *testing.T) {
+// A call stays until each of its spans was forwarded and its facts are of no use any more, in any order.
+func TestSpanIsDoneWhenSentAndFree(t *testing.T) {
 	m := newMemory()
 	j, _ := reopen(t, m)
-	tickets, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
+	of, err := j.Put(t.Context(), t0, nil, tracesOf("1", "2"))
 	require.NoError(t, err)
-	require.NoError(t, j.Update(t.Context(), []Ticket{tickets(0)}, nil, nil))
-	spent := j.Forget([]Ticket{tickets(0), tickets(1), {}})
-	assert.Equal(t, []Ticket{tickets(0)}, spent)
-	require.NoError(t, j.Update(t.Context(), nil, spent, nil))
+	require.NoError(t, j.Sent(t.Context(), []Ticket{of(0)}))
+	require.NoError(t, j.Forget(t.Context(), []Ticket{of(0), of(1), {}}))
+	assert.Equal(t, 1, openEntries(j), "a span is still to be forwarded")
+	require.NoError(t, j.Sent(t.Context(), []Ticket{of(1)}))
+	assert.Zero(t, openEntries(j))
 	_, replayed := reopen(t, m)
-	require.Len(t, replayed, 1)
-	assert.Equal(t, []string{"2"}, names(replayed[0]), "it is still to be forwarded")
-	require.NoError(t, j.Update(t.Context(), []Ticket{tickets(1)}, nil, nil))
-	assert.Empty(t, openEntries(j))
-	_, replayed = reopen(t, m)
 	assert.Empty(t, replayed)
+}
+
+// The states of a call with many spans are in several values. What is unreadable of them comes again.
+func TestStates(t *testing.T) {
+	m := newMemory()
+	j, _ := reopen(t, m)
+	var all []string
+	for i := range 2*blockSpans + 1 {
+		all = append(all, strconv.Itoa(i))
+	}
+	of, err := j.Put(t.Context(), t0, nil, tracesOf(all...))
+	require.NoError(t, err)
+	require.NoError(t, j.Delete(t.Context(), []Ticket{of(0), of(blockSpans), of(2 * blockSpans)}))
+	for _, again := range []int{0, 1} { // as it was written, and with an unreadable block
+		_, replayed := reopen(t, m)
+		require.Len(t, replayed, 1)
+		left := names(replayed[0])
+		require.Len(t, left, 2*blockSpans-2+again)
+		require.NotContains(t, left, strconv.Itoa(0))
+		if value := m.content[blockKey(0, 1)]; again == 0 {
+			value[len(value)-1] ^= 1
+		}
+	}
+	j, replayed := reopen(t, m)
+	require.NoError(t, j.Delete(t.Context(), tickets(replayed[0])))
+	assert.Equal(t, []string{"aside." + blockKey(0, 1)}, m.keys())
 }
 
 // Numbers are claimed ahead, and none is used twice, however often a process dies.
@@ -183,13 +209,13 @@ func TestNumbers(t *testing.T) {
 	for range 3 {
 		j, _ := reopen(t, m)
 		for i := range 2*ahead + 5 {
-			tickets, err := j.Append(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
+			tickets, err := j.Put(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
 			require.NoError(t, err)
-			name := key(tickets(0).entry.seq)
+			name := key(tickets(0).Entry.(*entry).seq)
 			require.False(t, seen[name])
 			seen[name] = true
 			if i%10 > 0 {
-				require.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(0)}, nil))
+				require.NoError(t, j.Delete(t.Context(), []Ticket{tickets(0)}))
 			}
 		}
 	}
@@ -212,39 +238,24 @@ func TestForeignEntries(t *testing.T) {
 			m := newMemory()
 			j, _ := reopen(t, m)
 			for i := range 3 {
-				_, err := j.Append(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
+				_, err := j.Put(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
 				require.NoError(t, err)
 			}
 			first := key(j.oldest().seq)
 			m.content[first] = value
-			m.content[statesPrefix+first] = []byte("abc")
 			_, replayed := reopen(t, m)
 			assert.Len(t, replayed, 2)
 			assert.Equal(t, value, m.content[asidePrefix+first])
 			assert.NotContains(t, m.content, first)
-			assert.NotContains(t, m.content, statesPrefix+first)
-			assert.Equal(t, []byte("abc"), m.content[asidePrefix+statesPrefix+first])
 		})
 	}
-	t.Run("states", func(t *testing.T) {
-		m := newMemory()
-		j, _ := reopen(t, m)
-		_, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
-		require.NoError(t, err)
-		states := statesPrefix + key(j.oldest().seq)
-		m.content[states] = []byte("xyz")
-		_, replayed := reopen(t, m)
-		require.Len(t, replayed, 1)
-		assert.Equal(t, []State{Held, Held}, replayed[0].States, "rather twice than never")
-		assert.Equal(t, []byte("xyz"), m.content[asidePrefix+states])
-	})
 	t.Run("bounds", func(t *testing.T) {
 		m := newMemory()
 		m.content[boundsKey] = []byte("what is this")
 		j, replayed := reopen(t, m)
 		assert.Empty(t, replayed)
 		assert.Equal(t, []byte("what is this"), m.content[asidePrefix+boundsKey])
-		_, err := j.Append(t.Context(), t0, nil, tracesOf("1"))
+		_, err := j.Put(t.Context(), t0, nil, tracesOf("1"))
 		require.NoError(t, err)
 		_, replayed = reopen(t, m)
 		assert.Len(t, replayed, 1)
@@ -254,31 +265,32 @@ func TestForeignEntries(t *testing.T) {
 func TestStorageFails(t *testing.T) {
 	m := newMemory()
 	j, _ := reopen(t, m)
-	kept, err := j.Append(t.Context(), t0, nil, tracesOf("1"))
+	kept, err := j.Put(t.Context(), t0, nil, tracesOf("1"))
 	require.NoError(t, err)
 	m.fail = storage.ErrStorageFull
-	_, err = j.Append(t.Context(), t0, nil, tracesOf("2"))
+	_, err = j.Put(t.Context(), t0, nil, tracesOf("2"))
 	require.ErrorIs(t, err, storage.ErrStorageFull)
-	require.ErrorIs(t, j.Update(t.Context(), nil, []Ticket{kept(0)}, nil), storage.ErrStorageFull)
+	require.ErrorIs(t, j.Delete(t.Context(), []Ticket{kept(0)}), storage.ErrStorageFull)
 	assert.Equal(t, 1, openEntries(j))
 	_, err = Open(t.Context(), m, zap.NewNop())
 	require.ErrorIs(t, err, storage.ErrStorageFull)
 	m.fail = nil
-	again, err := j.Append(t.Context(), t0, nil, tracesOf("3"))
+	again, err := j.Put(t.Context(), t0, nil, tracesOf("3"))
 	require.NoError(t, err)
 	_, replayed := reopen(t, m)
 	assert.Len(t, replayed, 2, "what could not be deleted comes again")
-	require.NoError(t, j.Update(t.Context(), nil, []Ticket{again(0)}, nil))
+	require.NoError(t, j.Delete(t.Context(), []Ticket{again(0)}))
 	assert.Zero(t, openEntries(j))
-	assert.Empty(t, m.keys(), "what could not be deleted is deleted with the next update")
+	assert.Empty(t, m.keys(), "what could not be deleted is deleted with the next")
 
-	kept, err = j.Append(t.Context(), t0, nil, tracesOf("4", "5"))
+	kept, err = j.Put(t.Context(), t0, nil, tracesOf("4"))
 	require.NoError(t, err)
-	_, err = j.Append(t.Context(), t0, nil, tracesOf("6"))
-	require.NoError(t, err)
+	for _, name := range []string{"5", "6"} {
+		_, err = j.Put(t.Context(), t0, nil, tracesOf(name))
+		require.NoError(t, err)
+	}
 	m.fail = storage.ErrStorageFull
-	require.Error(t, j.Update(t.Context(), []Ticket{kept(0)}, nil, nil))
-	require.Error(t, j.Update(t.Context(), nil, []Ticket{kept(0)}, nil))
+	require.Error(t, j.Delete(t.Context(), []Ticket{kept(0)}))
 	m.fail = nil
 	require.NoError(t, j.Close(t.Context()))
 	j, replayed = reopen(t, m)
@@ -290,10 +302,10 @@ func TestStorageFails(t *testing.T) {
 	j, err = Open(t.Context(), m, zap.NewNop())
 	require.NoError(t, err)
 	errStop := errors.New("stop")
-	require.ErrorIs(t, j.Replay(t.Context(), t0, func(r *Replayed) error {
-		require.NoError(t, j.Update(t.Context(), nil, r.Tickets, nil))
+	require.ErrorIs(t, j.Replay(t.Context(), func(r *Replayed) error {
+		require.NoError(t, j.Delete(t.Context(), tickets(r)))
 		return errStop
-	}, func() {}), errStop)
+	}), errStop)
 	require.NoError(t, j.Close(t.Context()))
 	_, replayed = reopen(t, m)
 	require.Len(t, replayed, 1)
@@ -308,7 +320,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		done.Go(func() {
 			for range 300 {
-				tickets, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
+				tickets, err := j.Put(t.Context(), t0, nil, tracesOf("1", "2"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -316,8 +328,8 @@ func TestConcurrent(t *testing.T) {
 				var halves sync.WaitGroup
 				for i := range 2 {
 					halves.Go(func() {
-						assert.NoError(t, j.Update(t.Context(), []Ticket{tickets(i)}, nil, nil))
-						assert.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(i)}, nil))
+						assert.NoError(t, j.Sent(t.Context(), []Ticket{tickets(i)}))
+						assert.NoError(t, j.Delete(t.Context(), []Ticket{tickets(i)}))
 					})
 				}
 				halves.Wait()
@@ -332,10 +344,10 @@ func TestConcurrent(t *testing.T) {
 // FuzzDecode: whatever stands in the storage, it is an entry or an error.
 func FuzzDecode(f *testing.F) {
 	whole := encoded(f, t0, map[string][]string{"tenant": {"a"}}, tracesOf("1", "2"))
-	f.Add(whole, []byte{0, 2})
-	f.Add(whole[:20], []byte{})
-	f.Fuzz(func(t *testing.T, value, states []byte) {
-		if len(value) >= sealSize && len(states)%2 == 0 { // get past the checksum
+	f.Add(whole, true)
+	f.Add(whole[:20], false)
+	f.Fuzz(func(t *testing.T, value []byte, seal bool) {
+		if len(value) >= sealSize && seal { // get past the checksum
 			value = bytes.Clone(value)
 			copy(value, entryMagic)
 			sealed(value)
@@ -344,11 +356,10 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.Len(t, r.States, r.Traces.SpanCount())
 		_, err = decode(encoded(t, r.At, r.Metadata, r.Traces))
 		require.NoError(t, err)
 	})
 }
 
-// openEntries is how many calls there are of which spans are not Done.
+// openEntries is how many calls there are of which spans are not done.
 func openEntries(j *Journal) int { return j.live.Len() }

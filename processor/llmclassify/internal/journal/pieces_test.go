@@ -1,9 +1,6 @@
 package journal
 
 import (
-	"context"
-	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +20,7 @@ func TestPieces(t *testing.T) {
 			m := newMemory()
 			j, _ := reopen(t, m)
 			name := strings.Repeat("x", max(1, (size-around)/2))
-			_, err := j.Append(t.Context(), t0, metadata, tracesOf(name))
+			_, err := j.Put(t.Context(), t0, metadata, tracesOf(name))
 			require.NoError(t, err)
 			whole := encoded(t, t0, metadata, tracesOf(name))
 			values := m.keys()
@@ -36,23 +33,9 @@ func TestPieces(t *testing.T) {
 			require.Len(t, replayed, 1)
 			require.Equal(t, []string{name}, names(replayed[0]))
 			require.Equal(t, metadata, replayed[0].Metadata)
-			require.NoError(t, j.Update(t.Context(), nil, replayed[0].Tickets, nil))
+			require.NoError(t, j.Delete(t.Context(), tickets(replayed[0])))
 			require.Empty(t, m.keys())
 		}
-	}
-}
-
-// Earlier versions stored an entry in one value, whatever its size.
-func TestEntryInOneValue(t *testing.T) {
-	m, want := small(t)
-	m.content["2"] = append(append(m.content["2"], m.content["2.1"]...), m.content["2.2"]...)
-	delete(m.content, "2.1")
-	delete(m.content, "2.2")
-	for name, client := range clients {
-		t.Run(name, func(t *testing.T) {
-			_, got := takeUp(t, client(&memory{content: maps.Clone(m.content)}))
-			assert.Equal(t, want, got)
-		})
 	}
 }
 
@@ -62,14 +45,12 @@ func TestMissingPiece(t *testing.T) {
 	for name, client := range clients {
 		for _, missing := range []string{"2", "2.1", "2.2"} {
 			t.Run(name+", "+missing, func(t *testing.T) {
-				m, want := small(t)
+				m, _ := small(t)
 				delete(m.content, missing)
 				_, got := takeUp(t, client(m))
-				assert.Equal(t, []string{"held", "other"}, got.spans)
-				assert.Equal(t, want.judged, got.judged)
+				assert.Equal(t, []string{"one", "two", "three", "other"}, got.spans)
 				if seen := name == "lists" || missing != "2"; seen {
 					assert.Len(t, got.logs, 1)
-					assert.True(t, got.lost)
 				}
 				if name == "lists" {
 					for _, key := range []string{"2", "2.1", "2.2"} {
@@ -83,20 +64,6 @@ func TestMissingPiece(t *testing.T) {
 				assert.Empty(t, got.logs)
 			})
 		}
-	}
-}
-
-// The states of an unreadable entry go with it, however short what is left of it is.
-func TestStatesOfCutEntry(t *testing.T) {
-	for name, client := range clients {
-		t.Run(name, func(t *testing.T) {
-			m, _ := largeCall(t)
-			m.content["0"] = m.content["0"][:100]
-			takeUp(t, client(m))
-			for _, key := range m.keys() {
-				assert.True(t, strings.HasPrefix(key, asidePrefix) || strings.HasPrefix(key, judgedKey), key)
-			}
-		})
 	}
 }
 
@@ -124,60 +91,21 @@ func TestPieceOfAnotherEntry(t *testing.T) {
 		m.content["0.1"] = []byte("of an entry of which the rest, and the bounds, are lost")
 		j, _ := takeUp(t, m)
 		name := strings.Repeat("x", size)
-		_, err := j.Append(t.Context(), t0, nil, tracesOf(name))
+		_, err := j.Put(t.Context(), t0, nil, tracesOf(name))
 		require.NoError(t, err)
 		j, got := takeUp(t, m)
 		require.Equal(t, []string{name}, got.spans)
-		require.NoError(t, j.Update(t.Context(), nil, []Ticket{{j.oldest(), 0}}, nil))
+		require.NoError(t, j.Delete(t.Context(), []Ticket{{Entry: j.oldest()}}))
 		require.Empty(t, m.keys())
 	}
 }
 
-// torn is a storage that does not write a batch as a whole.
-type torn struct {
-	*memory
-	left int // writes that succeed
-}
-
-var errTorn = errors.New("torn")
-
-func (c *torn) Batch(ctx context.Context, ops ...*storage.Operation) error {
-	for _, op := range ops {
-		if op.Type != storage.Get {
-			if c.left == 0 {
-				return errTorn
-			}
-			c.left--
-		}
-		if err := c.memory.Batch(ctx, op); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Where a batch is written in part, a span is there until it is known that its run was judged.
-func TestTornUpdate(t *testing.T) {
-	for left := range 8 {
-		m := newMemory()
-		c := &torn{m, 1000}
-		j, _ := takeUp(t, c)
-		tickets, err := j.Append(t.Context(), t0, nil, tracesOf(large))
-		require.NoError(t, err)
-		r := judgedAt(1, 0)
-		c.left = left
-		_ = j.Update(t.Context(), nil, []Ticket{tickets(0)}, r.Append(nil))
-		_, got := takeUp(t, m)
-		assert.True(t, len(got.spans) > 0 || len(got.judged) > 0, left)
-	}
-}
-
 // No call is written while the journal closes: its number would not be in the bounds.
-func TestAppendWhileClosing(t *testing.T) {
+func TestPutWhileClosing(t *testing.T) {
 	m := newMemory()
 	j, _ := takeUp(t, m)
 	require.NoError(t, j.Close(t.Context()))
-	_, err := j.Append(t.Context(), t0, nil, tracesOf("late"))
+	_, err := j.Put(t.Context(), t0, nil, tracesOf("late"))
 	require.ErrorIs(t, err, errClosed)
 }
 
@@ -188,7 +116,7 @@ func TestMetadataBytes(t *testing.T) {
 	} {
 		m := newMemory()
 		j, _ := reopen(t, m)
-		_, err := j.Append(t.Context(), t0, metadata, tracesOf("x"))
+		_, err := j.Put(t.Context(), t0, metadata, tracesOf("x"))
 		require.NoError(t, err)
 		_, replayed := reopen(t, m)
 		require.Len(t, replayed, 1)
@@ -201,7 +129,7 @@ func TestPiecesOfFailedWrite(t *testing.T) {
 	m := newMemory()
 	j, _ := reopen(t, m)
 	m.fail = storage.ErrStorageFull
-	_, err := j.Append(t.Context(), t0, nil, tracesOf(large))
+	_, err := j.Put(t.Context(), t0, nil, tracesOf(large))
 	require.ErrorIs(t, err, storage.ErrStorageFull)
 	m.fail = nil
 	require.NoError(t, j.Close(t.Context()))

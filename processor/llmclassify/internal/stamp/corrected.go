@@ -5,6 +5,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -45,7 +46,7 @@ func CorrectedAround(span ptrace.Span, d *classify.Diagnosis, around classify.Re
 func correct(attrs pcommon.Map, d *classify.Diagnosis, run classify.Retry, name string) {
 	retry, summary := run, correction(run, name)
 	if d != nil {
-		retry = MoreCareful(d.Retry, run)
+		retry = trace.MoreCareful(d.Retry, run)
 		if len(d.Summary)+1+len(summary) <= maxSummary {
 			summary = d.Summary + " " + summary
 		}
@@ -53,15 +54,6 @@ func correct(attrs pcommon.Map, d *classify.Diagnosis, run classify.Retry, name 
 	attrs.PutStr(string(semconv.FailureSummaryKey), summary)
 	attrs.PutStr(string(semconv.RetrySafetyKey), retry.Safety.String())
 	attrs.PutStr(string(semconv.RetryReasonKey), retry.Reason.String())
-}
-
-// MoreCareful is the verdict with the higher level. At one level it is the one whose reason
-// comes first.
-func MoreCareful(a, b classify.Retry) classify.Retry {
-	if b.Safety > a.Safety || b.Safety == a.Safety && b.Reason < a.Reason {
-		a.Safety, a.Reason = b.Safety, b.Reason
-	}
-	return a
 }
 
 // correction says in plain words what a late span changes about repeating the run with this name.

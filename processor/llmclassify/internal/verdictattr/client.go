@@ -60,7 +60,7 @@ func ReadClient(attrs pcommon.Map, run bool) (d classify.Diagnosis, ok bool) {
 			return classify.Diagnosis{}, false
 		}
 	}
-	if !r.complete(run) || !consistent(&d, run) {
+	if !r.complete(run) || !consistent(&d, run) || !r.plan.fits(&d, run) {
 		return classify.Diagnosis{}, false
 	}
 	return d, true
@@ -70,6 +70,7 @@ func ReadClient(attrs pcommon.Map, run bool) (d classify.Diagnosis, ok bool) {
 type reader struct {
 	d    *classify.Diagnosis
 	seen part
+	plan plan
 }
 
 // read reads one attribute. It returns false for a value that a client does not write, and
@@ -118,7 +119,7 @@ func (r *reader) read(key string, v pcommon.Value) bool {
 	case string(semconv.ClassificationRulesetKey):
 		return r.sees(partRuleset) && text(v, maxRuleset)
 	default:
-		return false
+		return r.plan.read(key, v)
 	}
 }
 
@@ -204,7 +205,7 @@ func fitsOutcome(d *classify.Diagnosis) bool {
 		return d.Class == semconv.ClassRunAbandoned || d.Class == semconv.ClassUnclassified
 	default:
 		switch d.Class {
-		case semconv.ClassUnset, semconv.ClassOutputLimited, semconv.ClassLocalAbort, semconv.ClassRunAbandoned, semconv.ClassUnclassified:
+		case semconv.ClassUnset, semconv.ClassOutputLimited, semconv.ClassLocalAbort, semconv.ClassRunAbandoned:
 			return false
 		default:
 			return true

@@ -65,6 +65,7 @@ func randomRun(r *rand.Rand) *classify.Run {
 func TestReadClient(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	classes, outcomes := map[semconv.Class]bool{}, map[semconv.RunOutcome]bool{}
+	sends := map[semconv.ResumeSend]bool{}
 	check := func(run bool, span ptrace.Span, d *classify.Diagnosis) {
 		got, ok := verdictattr.ReadClient(span.Attributes(), run)
 		require.True(t, ok, "%v", span.Attributes().AsRaw())
@@ -80,9 +81,17 @@ func TestReadClient(t *testing.T) {
 		outcomes[d.Outcome] = true
 	}
 	for range 5000 {
-		v := classify.Judge(randomRun(r))
+		facts := randomRun(r)
+		v, plan := classify.Judge(facts), classify.PlanRun(facts)
 		span := ptrace.NewSpan()
 		stamp.Run(span, &v.Run, nil, semconv.TriggerClient)
+		stamp.Plan(span.Attributes(), &v.Run, &plan)
+		send, there := span.Attributes().Get("llm.resume.send")
+		require.Equal(t, v.Run.Failed(), there, "a plan is there if the run failed")
+		if there {
+			require.Equal(t, plan.Send.String(), send.Str())
+			sends[plan.Send] = true
+		}
 		check(true, span, &v.Run)
 		for _, parts := range [][]classify.Diagnosis{v.Requests, v.Tools} {
 			for i := range parts {
@@ -96,6 +105,7 @@ func TestReadClient(t *testing.T) {
 	}
 	assert.Greater(t, len(classes), 10, "%v", classes)
 	assert.Greater(t, len(outcomes), 5, "%v", outcomes)
+	assert.Len(t, sends, len(semconv.ResumeSendValues()), "%v", sends)
 }
 
 func whole(tb testing.TB, run bool) ptrace.Span {
@@ -110,6 +120,11 @@ func whole(tb testing.TB, run bool) ptrace.Span {
 	if run {
 		d.Outcome, d.Timeline, d.RecoveredFailures = semconv.RunOutcomeFailed, []string{"+0s a"}, 1
 		stamp.Run(span, &d, nil, semconv.TriggerClient)
+		stamp.Plan(span.Attributes(), &d, &classify.Plan{
+			Ran:        []classify.PlannedCall{{ID: "a", Name: "search", Output: classify.OutputDelivered}, {Name: "read", Output: classify.OutputLost}},
+			MayHaveRun: []classify.PlannedCall{{ID: "b", Name: "pay"}}, NeverRan: []classify.PlannedCall{{ID: "c", Name: "pay"}},
+			More: true, Send: semconv.ResumeSendAgain, Wait: time.Second, Ask: semconv.RetryReasonVisibleOutput,
+		})
 	} else {
 		stamp.Span(span, &d, semconv.TriggerClient)
 	}
@@ -123,6 +138,8 @@ func whole(tb testing.TB, run bool) ptrace.Span {
 func TestReadClientRefuses(t *testing.T) {
 	optional := map[string]bool{
 		string(semconv.FailureEvidenceKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
+		string(semconv.ResumeAskKey): true, string(semconv.ResumeWaitKey): true, string(semconv.ResumeMoreKey): true,
+		string(semconv.ResumeRanNamesKey): true, string(semconv.ResumeMayHaveRunNamesKey): true, string(semconv.ResumeNeverRanNamesKey): true,
 	}
 	for _, run := range []bool{false, true} {
 		for key := range whole(t, run).Attributes().All() {
@@ -145,8 +162,9 @@ func TestReadClientRefuses(t *testing.T) {
 				span := whole(t, run)
 				v, _ := span.Attributes().Get(key)
 				change(v)
+				fine := !verdictattr.Is(key) || key == string(semconv.ResumeWaitKey) && name == "a number"
 				_, ok := verdictattr.ReadClient(span.Attributes(), run)
-				assert.Equal(t, !verdictattr.Is(key), ok, "%s is %s", key, name)
+				assert.Equal(t, fine, ok, "%s is %s", key, name)
 			}
 		}
 	}
@@ -163,6 +181,8 @@ func TestReadClientRefuses(t *testing.T) {
 		"safe, with text shown":   {false, words{"llm.failure.summary_key": "text_shown"}},
 		"safe, though stopped":    {false, words{"llm.failure.class": "local_abort"}},
 		"the part of a run":       {false, words{"llm.run.outcome": "failed"}},
+		"a plan for a request":    {false, words{"llm.resume.send": "again"}},
+		"a plan beyond the words": {true, words{"llm.resume.send": "twice"}},
 		"well, with a failure":    {true, words{"llm.run.outcome": "succeeded"}},
 		"recovered, and failed":   {true, words{"llm.run.outcome": "recovered"}},
 		"waits, and failed":       {true, words{"llm.run.outcome": "waiting"}},
@@ -177,6 +197,28 @@ func TestReadClientRefuses(t *testing.T) {
 		_, ok := verdictattr.ReadClient(span.Attributes(), tt.run)
 		assert.False(t, ok, name)
 	}
+
+	// A plan is not less careful than the verdict, and each of its lists is as long as that beside it.
+	careful := whole(t, true)
+	careful.Attributes().PutStr("llm.retry.safety", "user_confirmed_retry")
+	careful.Attributes().PutStr("llm.retry.reason", "visible_output")
+	_, ok := verdictattr.ReadClient(careful.Attributes(), true)
+	assert.False(t, ok, "to be asked, and sent again")
+	careful.Attributes().PutStr("llm.resume.send", "rest")
+	_, ok = verdictattr.ReadClient(careful.Attributes(), true)
+	assert.True(t, ok)
+	for _, key := range []string{"llm.resume.ran.ids", "llm.resume.ran.names", "llm.resume.ran.outputs", "llm.resume.may_have_run.names", "llm.resume.never_ran.names"} {
+		span := whole(t, true)
+		list, _ := span.Attributes().Get(key)
+		list.Slice().At(0).CopyTo(list.Slice().AppendEmpty())
+		_, ok := verdictattr.ReadClient(span.Attributes(), true)
+		assert.False(t, ok, "%s is longer", key)
+	}
+	span := whole(t, true)
+	list, _ := span.Attributes().Get("llm.resume.ran.outputs")
+	list.Slice().At(0).SetStr("eaten")
+	_, ok = verdictattr.ReadClient(span.Attributes(), true)
+	assert.False(t, ok, "an output that became something else")
 
 	for outcome, ok := range map[string]bool{"succeeded": true, "waiting": true, "recovered": false, "failed": false, "": false} {
 		span := ptrace.NewSpan()

@@ -14,7 +14,7 @@ import (
 // ClientScope is the instrumentation scope of the client that writes verdicts.
 const ClientScope = "github.com/otelllm/otelllm-go/otelllm"
 
-// keys are the attributes of a verdict.
+// keys are the attributes of a verdict, and of the plan beside it.
 var keys = [...]string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 	string(semconv.HistoryMissingOutputsKey), string(semconv.RunForgottenCallsKey), string(semconv.RunWarningKey),
@@ -23,6 +23,10 @@ var keys = [...]string{
 	string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),
 	string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
 	string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
+	string(semconv.ResumeSendKey), string(semconv.ResumeAskKey), string(semconv.ResumeWaitKey), string(semconv.ResumeMoreKey),
+	string(semconv.ResumeRanIDsKey), string(semconv.ResumeRanNamesKey), string(semconv.ResumeRanOutputsKey),
+	string(semconv.ResumeMayHaveRunIDsKey), string(semconv.ResumeMayHaveRunNamesKey),
+	string(semconv.ResumeNeverRanIDsKey), string(semconv.ResumeNeverRanNamesKey),
 	string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey), string(semconv.ClassificationStatusSetKey),
 }
 

@@ -1,0 +1,115 @@
+package trace
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Late corrects the runs that a late request or tool is a part of: the one that it names, or that it
+// is beneath, and those around that one. It returns the most careful verdict among those that the span
+// has made more careful, and reports whether it contradicts the numbers that one of them announced.
+func (h *History) Late(now time.Time, release *Release, m *Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+	if m.Role == Run {
+		return corrected, false
+	}
+	p := h.pastOf(release)
+	from := m.Run
+	if from.IsEmpty() && m.Role == Tool {
+		from = p.runAbove(release.Of, m.Parent, true)
+	}
+	_, known := p.over(m.ID)
+	late := lateSpan{Item: m.Item, did: did, known: known, announced: func(*pastRun) bool { return true }}
+	corrected, contradicts = p.correct(release.Of, from, late)
+	if !known && p.run(from) != nil {
+		h.change(now, release, func(p *past) { p.link(m.ID, m.up(), m.Role == Tool) })
+	}
+	return corrected, contradicts
+}
+
+// LateRun is Late for a run that is within one which was judged before. The numbers of that one
+// include its own if both are of one service.
+func (h *History) LateRun(release *Release, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+	run := release.Run
+	p := h.pastOf(release)
+	own := p.run(run.ID)
+	from := run.Run
+	if from.IsEmpty() {
+		from = p.runAbove(release.Of, run.Parent, false)
+	}
+	if from == run.ID {
+		return corrected, false
+	}
+	counted := did.Requests+did.Tools > 0
+	return p.correct(release.Of, from, lateSpan{
+		Item: run, did: did, known: own != nil && own.again,
+		announced: func(r *pastRun) bool { return counted && r.Service == ServiceOf(run) },
+	})
+}
+
+// lateSpan is a span that came when its run was judged.
+type lateSpan struct {
+	*Item
+	did       classify.Effects
+	known     bool                // it was here before: its call was refused, or its sender repeats it
+	announced func(*pastRun) bool // it is in the numbers of a run that it is a part of by name
+}
+
+// runAbove is the nearest judged run from this span upwards. Above a tool beneath a tool there is
+// none: both may be one call.
+func (p *past) runAbove(t *Trace, id pcommon.SpanID, ofTool bool) (run pcommon.SpanID) {
+	climbOver(t, p, id, func(at pcommon.SpanID) bool {
+		if s := p.span(at); s != nil && s.tool && ofTool {
+			return true
+		}
+		if p.run(at) != nil {
+			run = at
+		}
+		return !run.IsEmpty()
+	})
+	return run
+}
+
+// correct joins the effects of a late span into a run and the runs around it.
+func (p *past) correct(t *Trace, from pcommon.SpanID, late lateSpan) (corrected classify.Retry, contradicts bool) {
+	named := true
+	for range MaxPastRuns {
+		r := p.run(from)
+		if r == nil || r.EndedBefore(late.Item) {
+			break
+		}
+		if late.known {
+			if r.corrected {
+				corrected = MoreCareful(corrected, r.retry)
+			}
+			break
+		}
+		contradicts = contradicts || named && r.announced && late.announced(r)
+		corrected = MoreCareful(corrected, r.join(late.did))
+		if from = r.Around; from.IsEmpty() {
+			named, from = false, p.runAbove(t, r.Parent, false)
+		}
+		if p.run(from) == nil {
+			from = r.by
+		}
+	}
+	return corrected, contradicts
+}
+
+// join joins the effects of a late span into those of the run. It returns the verdict on repeating
+// the run if that is more careful than before.
+func (r *pastRun) join(did classify.Effects) (corrected classify.Retry) {
+	r.did = r.did.Join(did)
+	before := r.retry.Safety
+	if before == semconv.RetrySafetyUnset {
+		return corrected // it did not fail: its verdict says nothing of a repetition
+	}
+	r.retry = MoreCareful(r.retry, Repeat(r.did))
+	if r.retry.Safety > before {
+		corrected, r.corrected = r.retry, true
+	}
+	return corrected
+}

@@ -1,0 +1,143 @@
+package trace
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// maxForeign bounds the items of other runs that are evidence for one. Of four times as many
+// it is looked at whether they are.
+const maxForeign = 128
+
+// foreignRequests are the requests of a trace, by their start. Its zero value is not filled
+// yet.
+type foreignRequests struct {
+	byStart []foreignRequest
+	beneath map[pcommon.SpanID][]int // of byStart, by the request or tool above
+	one     bool                     // all are of one service
+}
+
+type foreignRequest struct {
+	*Item
+	of    *group
+	above pcommon.SpanID
+}
+
+func (f *foreignRequests) fill(groups []*group, same func(a, b *Item) bool) {
+	f.beneath = make(map[pcommon.SpanID][]int)
+	for _, g := range groups {
+		for i, it := range g.items {
+			if it.Role == Request && !it.Gone() {
+				f.byStart = append(f.byStart, foreignRequest{it, g, g.above[i]})
+			}
+		}
+	}
+	slices.SortFunc(f.byStart, func(a, b foreignRequest) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	f.one = true
+	for i, r := range f.byStart {
+		f.one = f.one && same(f.byStart[0].Item, r.Item)
+		if !r.above.IsEmpty() {
+			f.beneath[r.above] = append(f.beneath[r.above], i)
+		}
+	}
+}
+
+// addForeign adds requests of other groups to g as evidence for its items that are
+// Unexplained or Upstream: those beneath one of these, and those of other services at their
+// time, in the order of their start. If there are more than are looked at, g lacks parts.
+func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests) {
+	if len(groups) < 2 {
+		return
+	}
+	if requests.beneath == nil {
+		requests.fill(groups, SameService)
+	}
+	var taken []int
+	take := func(i int) {
+		switch r := &requests.byStart[i]; {
+		case r.of == g || r.Gone():
+		case len(taken) < maxForeign:
+			taken = append(taken, i)
+		default:
+			g.cut = true
+		}
+	}
+	var from, to pcommon.Timestamp
+	var one *Item // one of those that are to be explained; nil where they are of several services
+	several := false
+	for _, it := range g.items {
+		if it.Gone() || !it.Unexplained && !it.Upstream {
+			continue
+		}
+		for _, i := range requests.beneath[it.ID] {
+			if take(i); g.cut {
+				break
+			}
+		}
+		if one == nil && !several {
+			one, from, to = it, it.Start, it.End
+			continue
+		}
+		from, to = min(from, it.Start), max(to, it.End)
+		if one != nil && !SameService(one, it) {
+			one, several = nil, true
+		}
+	}
+	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, MaxSkew), func(r foreignRequest, at pcommon.Timestamp) int {
+		return cmp.Compare(r.Start, at)
+	})
+	slices.Sort(taken)
+	beneath, looked := taken, 0
+	for i := begin; !requests.one && !g.cut && i < len(requests.byStart); i++ {
+		r := &requests.byStart[i]
+		if r.Start > to+MaxSkew {
+			break
+		}
+		if looked++; looked > 4*maxForeign {
+			g.cut = true
+			break
+		}
+		if r.End > to+MaxSkew || one != nil && SameService(one, r.Item) {
+			continue
+		}
+		if _, found := slices.BinarySearch(beneath, i); !found {
+			take(i)
+		}
+	}
+	slices.Sort(taken)
+	for _, i := range taken {
+		r := &requests.byStart[i]
+		b.read(r.Item) // it may be released before g is
+		g.others = append(g.others, Member{Item: r.Item, Above: r.above, Foreign: true})
+	}
+	b.work += looked/4 + len(taken)
+}
+
+// waitsForEvidence reports whether a complete run is to wait for what explains it, for
+// Config.Settle from now, or from when it began to wait.
+func (b *Buffer) waitsForEvidence(t *Trace, g *group, now age) bool {
+	r := t.runs.get(g.place.Run)
+	if r == nil || g.run == nil || r.waited && !g.run.settling {
+		return false
+	}
+	b.work += 4 * len(g.items)
+	release := b.release(t, g, Complete, len(g.items))
+	release.Final = true
+	for i, it := range g.items {
+		release.Members = append(release.Members, Member{Item: it, Out: it.Held(), Above: g.above[i]})
+	}
+	release.Members = append(release.Members, g.others...)
+	if b.cfg.Explained(&release) {
+		return false
+	}
+	if !r.waited {
+		r.waited = true
+		t.settle(g.run, now+age(b.cfg.Settle), Complete)
+	}
+	return true
+}

@@ -1,0 +1,189 @@
+package trace
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Spans of one run may be in a trace without a chain of parents that shows it. Sessions
+// and responses that they name show it, too.
+
+// MaxSkew is the largest difference between the clocks of two services.
+const MaxSkew = pcommon.Timestamp(time.Second)
+
+// joinResponses adds the links that are missing between requests that had the same
+// response: what a gateway did is beneath the request for which it did it. It reports
+// whether it has added any.
+func (b *Buffer) joinResponses(t *Trace) (added bool) {
+	for ; t.joined < len(t.items); t.joined++ {
+		it := t.items[t.joined]
+		if it.Response == 0 || it.Role != Request || it.Gone() {
+			continue
+		}
+		outer, known := t.responses[it.Response]
+		switch {
+		case !known:
+			if t.responses == nil {
+				t.responses = make(map[uint64]*Item)
+			}
+			t.responses[it.Response] = it
+		case contains(it, outer):
+			t.responses[it.Response] = it
+			added = b.joinResponse(t, outer, it) || added
+		case contains(outer, it):
+			added = b.joinResponse(t, it, outer) || added
+		}
+	}
+	return added
+}
+
+// contains reports whether one request took place within the time of another one, as far as
+// their clocks agree. Of two that took the same time one is the outer one, whichever came
+// first.
+func contains(outer, inner *Item) bool {
+	longer := cmp.Or(cmp.Compare(outer.End-outer.Start, inner.End-inner.Start), bytes.Compare(inner.ID[:], outer.ID[:]))
+	return longer > 0 && outer.Start <= inner.Start+MaxSkew && inner.End <= outer.End+MaxSkew
+}
+
+// joinResponse links the parent of one request to another one, of another service, that
+// contains it, and so the parent of the run that the first one names. It reports whether it
+// has linked any. Within one service, the same response is no evidence: some servers repeat
+// the ids of theirs.
+func (b *Buffer) joinResponse(t *Trace, inner, outer *Item) (linked bool) {
+	if SameService(inner, outer) {
+		return false
+	}
+	if inner.Parent != inner.Run {
+		linked = b.joinParent(t, inner.Parent, outer)
+	}
+	if inner.Run.IsEmpty() {
+		return linked
+	}
+	if run := t.Item(inner.Run); run != nil {
+		return (run.Yields || inner.Parent == run.ID) && b.joinParent(t, run.Parent, outer) || linked
+	}
+	if pair, ok := t.unjoined[inner.Run]; !ok || outer.Start < pair[1].Start {
+		if t.unjoined == nil {
+			t.unjoined = make(map[pcommon.SpanID][2]*Item)
+		}
+		t.unjoined[inner.Run] = [2]*Item{inner, outer}
+	}
+	return linked
+}
+
+// joinParent links a parent that is not here to a request. Of several requests, the one that
+// began first counts. It reports whether it has linked it.
+func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
+	if parent.IsEmpty() || parent == to.Parent || parent == to.ID || t.Item(parent) != nil {
+		return false
+	}
+	if at, ok := t.links.parent(parent); ok {
+		_, passed := t.links.passed(parent)
+		if other := t.Item(at); passed || other == nil || other.Start <= to.Start {
+			return false
+		}
+		t.links.joined[parent] = to.ID
+		return true
+	}
+	if b.linkRoom(t) == 0 {
+		return false
+	}
+	if t.links.joined == nil {
+		t.links.joined = make(map[pcommon.SpanID]pcommon.SpanID)
+	}
+	t.links.joined[parent] = to.ID
+	b.factBytes += linkSize
+	return true
+}
+
+// joinRun links what is above a run to what one of its requests was joined with, before
+// the run was here. It reports whether it does.
+func (b *Buffer) joinRun(t *Trace, run pcommon.SpanID) bool {
+	pair, ok := t.unjoined[run]
+	delete(t.unjoined, run)
+	return ok && b.joinResponse(t, pair[0], pair[1])
+}
+
+// joinSessions makes one group of those that belong to no run and whose spans name one
+// session, if one followed the other: groups at the same time may be of different agents,
+// and so may all others of that session. A group of which the run may still come is not
+// joined with one that is not to wait for it.
+func joinSessions(groups []*group) []*group {
+	type key struct {
+		session uint64
+		open    bool
+	}
+	var bySession map[key][]*group
+	for _, g := range groups {
+		session := g.session()
+		if session == 0 {
+			continue
+		}
+		if bySession == nil {
+			bySession = make(map[key][]*group)
+		}
+		k := key{session, g.place.Open}
+		bySession[k] = append(bySession[k], g)
+	}
+	if bySession == nil {
+		return groups
+	}
+	joined := make(map[*group]bool)
+	for _, list := range bySession {
+		slices.SortFunc(list, func(a, b *group) int {
+			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.until, b.until), bytes.Compare(a.place.Run[:], b.place.Run[:]))
+		})
+		if !oneAfterTheOther(list) {
+			continue
+		}
+		for _, g := range list[1:] {
+			list[0].join(g)
+			joined[g] = true
+		}
+	}
+	return slices.DeleteFunc(groups, func(g *group) bool { return joined[g] })
+}
+
+// oneAfterTheOther reports whether none of these groups, which are in the order of their
+// start, began before those before it had ended.
+func oneAfterTheOther(list []*group) bool {
+	var until pcommon.Timestamp
+	for _, g := range list {
+		if g.start < until {
+			return false
+		}
+		until = max(until, g.until)
+	}
+	return true
+}
+
+// session is the session of spans that belong to no run, 0 if they name none or several.
+func (g *group) session() (session uint64) {
+	if g.isRun() {
+		return 0
+	}
+	for _, it := range g.items {
+		switch {
+		case it.Session == 0 || it.Session == session:
+		case session != 0:
+			return 0
+		default:
+			session = it.Session
+		}
+	}
+	return session
+}
+
+// join adds the items of another group.
+func (g *group) join(other *group) {
+	g.items, g.above = append(g.items, other.items...), append(g.above, other.above...)
+	g.due += other.due
+	g.start, g.until, g.last = min(g.start, other.start), max(g.until, other.until), max(g.last, other.last)
+	g.unexplained = g.unexplained || other.unexplained
+	g.upstream = g.upstream || other.upstream
+	g.joined = append(g.joined, other.place.Run)
+}

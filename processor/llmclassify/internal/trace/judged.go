@@ -1,0 +1,236 @@
+package trace
+
+import (
+	"hash/maphash"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
+)
+
+const (
+	// judgedSize is the memory of one entry of a [memory], with its share of what is free.
+	judgedSize = 16
+	// spanCost is that of a span in a [spanMemory].
+	spanCost = 6
+	// minJudged is how many entries there is always room for.
+	minJudged = 1024
+)
+
+// Judged remembers what was judged, so that no run is judged twice: runs, which a late
+// span may name; their traces, and those of which facts were forgotten; and the spans of judged runs, of the traces between them,
+// and late ones, any of which may be the parent of a late span.
+type Judged struct {
+	seed  maphash.Seed
+	runs  memory
+	old   memory // of traces, see ForgotOld
+	spans spanMemory
+	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
+	now   time.Time                           // the last that is known
+	lost  time.Time                           // see Lost
+	// lostOld is when marks of old were last forgotten to make room; zero if they never were.
+	lostOld time.Time
+}
+
+// newJudged remembers runs and spans for these periods, in a total of at most an
+// eighth of bytes.
+func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
+	j := &Judged{
+		now:   now,
+		seed:  maphash.MakeSeed(),
+		runs:  newMemory(now, runs, 0),
+		old:   newMemory(now, max(OldKept, 2*runs), 0),
+		spans: newSpanMemory(now, spans, 0),
+		times: generations.NewCache[uint64, runTime](spans, 0),
+	}
+	j.setLimits(bytes, minJudged)
+	return j
+}
+
+// SetLimit changes how much memory is used: an eighth of bytes. What is there beyond that is
+// forgotten when something is added.
+func (j *Judged) SetLimit(bytes int) {
+	j.setLimits(bytes, 1)
+}
+
+func (j *Judged) setLimits(bytes, least int) {
+	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
+	j.old.limit = max(fifth/4/judgedSize, least)
+	j.runs.limit = max(fifth/judgedSize-j.old.limit, least)
+	j.spans.limit = max(fifth/spanCost, least)
+	j.times.SetLimit(max(fifth/2/runTimeSize, least))
+}
+
+// Size is the estimated memory in bytes.
+func (j *Judged) Size() int {
+	return judgedSize*(j.runs.Now.n+j.runs.Previous.n+j.old.Now.n+j.old.Previous.n) + spanCost*(j.spans.Now.n+j.spans.Previous.n) + runTimeSize*j.times.Len()
+}
+
+func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
+	var key [24]byte
+	copy(key[:], trace[:])
+	copy(key[16:], span[:])
+	return maphash.Bytes(j.seed, key[:])
+}
+
+// Rotate forgets what is old enough to be forgotten.
+func (j *Judged) Rotate(now time.Time) {
+	j.now = now
+	j.runs.Rotate(now)
+	j.old.Rotate(now)
+	j.spans.Rotate(now)
+	j.times.Rotate(now)
+}
+
+func (j *Judged) add(key uint64) { j.lose(j.runs.add(key)) }
+
+func (j *Judged) mark(key uint64) { j.lose(j.runs.mark(key)) }
+
+// lose notes that marks of traces were forgotten to make room.
+func (j *Judged) lose(lost bool) {
+	if lost {
+		j.lost = j.now
+	}
+}
+
+// Lost is when it was last forgotten of which traces something was forgotten, as there was
+// no room for that; zero if it never was. Any run that began before may lack parts.
+func (j *Judged) Lost() time.Time {
+	return j.lost
+}
+
+// remember remembers n spans of a trace that belong to judged runs, or are between those.
+func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon.SpanID) {
+	if n == 0 {
+		return
+	}
+	hash := spanHash{trace: j.traceKey(trace)}
+	for i := range n {
+		hash.span = j.key(trace, span(i))
+		j.spans.add(hash)
+	}
+}
+
+func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
+
+// any reports whether a run of the trace was judged. Spans that represented a run because
+// none was found for too long do not count: there may be more such spans.
+func (j *Judged) any(trace pcommon.TraceID) bool {
+	return j.runs.contains(j.traceKey(trace))
+}
+
+// forgottenMark is in the key of a trace of which facts were forgotten.
+const forgottenMark = 0x9e3779b97f4a7c15
+
+// Forgot remembers a trace of which something was forgotten: what is here of it, or comes
+// later, is not all that its runs did.
+func (j *Judged) Forgot(trace pcommon.TraceID) {
+	key := j.traceKey(trace) ^ forgottenMark
+	j.mark(key)
+	j.addOld(key ^ forgottenMark)
+}
+
+// OldKept is for how long it is known at least that something of a trace was forgotten, see
+// [Judged.ForgotOld].
+const OldKept = 24 * time.Hour
+
+// ForgotOld remembers a trace of which judged runs were forgotten for their age: a run that
+// lasts as long may have been around one of them.
+func (j *Judged) ForgotOld(trace pcommon.TraceID) {
+	j.addOld(j.traceKey(trace))
+}
+
+func (j *Judged) addOld(traceKey uint64) {
+	if j.old.mark(traceKey) {
+		j.lostOld = j.now
+	}
+}
+
+// ForgottenOld reports whether runs of a trace were forgotten for their age, or anything else of
+// it since this time, or may have been: of which traces that was is known for OldKept.
+func (j *Judged) ForgottenOld(trace pcommon.TraceID, since time.Time) bool {
+	return j.lostOld.After(since) || !j.old.empty() && j.old.contains(j.traceKey(trace))
+}
+
+// Forgotten reports whether something of a trace was forgotten, see [Judged.Forgot].
+func (j *Judged) Forgotten(trace pcommon.TraceID) bool {
+	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^forgottenMark)
+}
+
+// refusedMark is in the key of a trace of which a call was refused.
+const refusedMark = 0xd6e8feb86659fd93
+
+// Refuse remembers a trace of which a call was refused, see [Buffer.Refuse].
+func (j *Judged) Refuse(trace pcommon.TraceID) {
+	j.mark(j.traceKey(trace) ^ refusedMark)
+}
+
+func (j *Judged) isRefused(trace pcommon.TraceID) bool {
+	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^refusedMark)
+}
+
+// run remembers a run whose verdict was given, and whether it counts as one of its trace.
+func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
+	j.add(j.key(trace, run))
+	if counts {
+		j.add(j.traceKey(trace))
+	}
+}
+
+// again remembers a run of which a span was late for as long as if it had been judged now.
+func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) {
+	if key := j.key(trace, run); !j.runs.Now.contains(key) {
+		j.add(key)
+	}
+}
+
+// Ran remembers when a judged run of a trace ran.
+func (j *Judged) Ran(now time.Time, trace pcommon.TraceID, from, to pcommon.Timestamp) {
+	key := j.traceKey(trace)
+	if before, ok := j.times.Get(now, key); ok {
+		from, to = min(from, before.from), max(to, before.to)
+	}
+	j.times.Put(now, key, runTime{from, to})
+}
+
+// ran reports whether a judged run of a trace ran at this time, as far as clocks agree.
+func (j *Judged) ran(now time.Time, trace pcommon.TraceID, at pcommon.Timestamp) bool {
+	t, ok := j.times.Get(now, j.traceKey(trace))
+	return ok && t.from <= at+MaxSkew && at <= t.to+MaxSkew
+}
+
+// runTime is when the runs of a trace ran: from the first start to the last end.
+type runTime struct{ from, to pcommon.Timestamp }
+
+// runTimeSize is the memory of a runTime in bytes, with its share of the map.
+const runTimeSize = 64
+
+// span remembers a span of a run whose verdict was given.
+func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
+	j.spans.add(spanHash{j.key(trace, span), j.traceKey(trace)})
+}
+
+// judgedRun reports whether a run was judged: the one with this id, or the one that this
+// span represented.
+func (j *Judged) judgedRun(trace pcommon.TraceID, run pcommon.SpanID) bool {
+	return j.runs.contains(j.key(trace, run))
+}
+
+// late reports whether the verdict of the span's run was given: of the run that it names
+// or is (owner), or else of its parent's run, or of the one that it represented itself.
+// What is above a run does not make it late.
+func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) bool {
+	if j.runs.empty() {
+		return false
+	}
+	switch {
+	case !owner.IsEmpty():
+		return j.runs.contains(j.key(trace, owner))
+	case parent.IsEmpty():
+		return j.runs.contains(j.key(trace, id))
+	default:
+		key := j.key(trace, parent)
+		return j.runs.contains(key) || j.spans.contains(spanHash{key, j.traceKey(trace)})
+	}
+}

@@ -1,0 +1,327 @@
+package trace
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal/ticket"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+)
+
+// Known is what the processor knows about a span: how its dialect reads it, where it came
+// from, and where it is kept.
+type Known struct {
+	dialect.Reading
+	Origin *origin.Scope
+	Caller *origin.Caller    // nil if no metadata is kept
+	Body   packed.Span       // zero when the span has gone
+	Names  *dialect.RunNames // read with the facts, when the span goes; nil if there are none
+	Ticket ticket.Ticket     // zero without a journal
+	Sent   bool              // an earlier process forwarded the span
+	Server bool              // the span serves a request of another process
+	Part   bool              // the span is a part of the request above it, and no request by itself
+	Kept   bool              // the span has gone, and Origin is a slim one
+	Judged bool              // the span came with a verdict, or a part of one, which it may have lost
+}
+
+// maxDepth bounds a walk up a parent chain. Of a span whose chain is longer, or leads in a
+// circle, it is not known to which run of its trace it belongs. It is judged apart, and the
+// runs of the trace may lack it.
+const maxDepth = 128
+
+// Locate returns the run that a span belongs to:
+//
+//  1. the run that it names;
+//  2. the first run on its parent chain, as far as that leads through spans that are held
+//     or passed;
+//  3. if the chain breaks off, the innermost run within which it began, of its own service if
+//     there is one;
+//  4. else no run: the LLM spans under one parent are then one run.
+//
+// A run that yields is a run only if no other LLM span is above it. Otherwise it is as if
+// there were no such run, and no span named it.
+func Locate(t *Trace, it *Item) Place {
+	named := it.Run
+	if it.Role == Run {
+		if !it.Yields {
+			return Place{Run: it.ID, Known: true}
+		}
+		named = it.ID
+	} else if !it.Parent.IsEmpty() && (named.IsEmpty() || named == it.Parent) {
+		if run := t.Item(it.Parent); run != nil && run.Role == Run && !run.Yields { // mostly
+			return Place{Run: run.ID, Known: true}
+		}
+	}
+	c := climb(t, chain{top: it}, it.Parent)
+	place := Place{Above: c.above}
+	if named.IsEmpty() || t.Yielded(named) {
+		return c.locate(t, place)
+	}
+	run := yielding(t, named)
+	if run == nil {
+		if at := c.locate(t, place); it.Yields && (at.Known || !c.above.IsEmpty() && c.run.IsEmpty()) {
+			return at // the run's own span never came, or comes later
+		}
+		return known(t, place, named)
+	}
+	up := climb(t, chain{top: run, run: run.ID, yields: true}, run.Parent)
+	if up.run == run.ID || c.run.IsEmpty() && c.above.IsEmpty() {
+		if !c.unseen.IsEmpty() { // it is beneath what its run is beneath
+			place.Above = up.above
+		}
+		at := up.locate(t, place)
+		if at.Run == c.run && !c.yields {
+			at.ByTime = false // its own parents lead there
+		}
+		return at
+	}
+	return c.locate(t, place)
+}
+
+// locate completes the place of an item, whose chain this is.
+func (c chain) locate(t *Trace, place Place) Place {
+	if !c.run.IsEmpty() && !c.yields {
+		return known(t, place, c.run)
+	}
+	place.Endless = c.endless
+	if !c.unseen.IsEmpty() {
+		from := c.top
+		if c.yields {
+			from = t.Item(c.run)
+		}
+		run, all := innermost(t, from, c.unseen)
+		place.Untested = !all
+		if run != nil {
+			place.Run, place.Known, place.ByTime = run.ID, true, true
+			return place
+		}
+		place.Open, place.Unseen = true, c.unseen
+	}
+	if c.yields {
+		place.Run, place.Known = c.run, true
+	} else {
+		place.Run = c.representative()
+	}
+	return place
+}
+
+// yielding returns the span of a run that yields, nil if it is not here or does not yield.
+func yielding(t *Trace, run pcommon.SpanID) *Item {
+	if run.IsEmpty() {
+		return nil
+	}
+	if it := t.Item(run); it != nil && it.Role == Run && it.Yields {
+		return it
+	}
+	return nil
+}
+
+// climbOver visits the ids that lead upwards from this one on, over spans that are held, passed, or have gone,
+// until visit returns true. It reports where they end, Rooted if it was true.
+func climbOver(t *Trace, p *past, id pcommon.SpanID, visit func(pcommon.SpanID) bool) Chain {
+	for range maxDepth {
+		if id.IsEmpty() || visit(id) {
+			return Rooted
+		}
+		next, seen := over(t, p, id)
+		if !seen {
+			return Broken
+		}
+		id = next
+	}
+	return Endless
+}
+
+// over is what is above a span that is held, passed, or has gone.
+func over(t *Trace, p *past, id pcommon.SpanID) (pcommon.SpanID, bool) {
+	if next, seen := above(t, id); seen {
+		return next, true
+	}
+	return p.over(id)
+}
+
+// above is the run that a span names, or else its parent, if the span is held or passed.
+func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
+	if t == nil {
+		return id, false
+	}
+	if it := t.Item(id); it != nil {
+		return it.up(), true
+	}
+	return t.links.parent(id)
+}
+
+// known completes the place of an item of this run.
+func known(t *Trace, place Place, run pcommon.SpanID) Place {
+	span := t.Item(run)
+	place.Run = run
+	place.Known = span != nil && span.Role == Run
+	place.Open = !place.Known
+	return place
+}
+
+// chain is what a walk up the parents of a span found.
+type chain struct {
+	above  pcommon.SpanID // the first request or tool on it, empty if none
+	run    pcommon.SpanID // the first run on it that does not yield, else the highest one; empty if none
+	yields bool           // run yields
+	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run, or is too long
+	top    *Item          // the highest LLM span on it
+	steps  int            // how many spans it leads over
+
+	endless bool // it is too long to follow
+}
+
+// representative is the id of the span that represents the run of spans without one: their
+// parent, or the span itself if it has no parent.
+func (c chain) representative() pcommon.SpanID {
+	if c.top.Parent.IsEmpty() {
+		return c.top.ID
+	}
+	return c.top.Parent
+}
+
+// climb continues a chain upwards from the span with this id. What is beneath a span that
+// names a run which yields belongs where that span does, see [Locate]: its parents count,
+// and the run only if no other LLM span is above it.
+func climb(t *Trace, c chain, id pcommon.SpanID) chain {
+	var named *Item // the run that yields and that the last LLM span names
+	passed := 0     // spans in a row that are not held
+	for n := 0; n < maxDepth; n++ {
+		c.steps++
+		above := t.Item(id)
+		if above == nil {
+			parent, ok := t.Parent(id)
+			switch ends := id.IsEmpty() || !ok; {
+			case ends && named != nil:
+				c.run, c.yields, id, named = named.ID, true, named.Parent, nil
+			case ends:
+				c.unseen = id
+				return c
+			default:
+				id = parent
+			}
+			if passed++; passed == fewPassed && t.Still() {
+				over := memoOf(t).over(t, id)
+				n, c.steps, id = n+over.steps, c.steps+over.steps, over.to
+			}
+			continue
+		}
+		named, passed = nil, 0
+		if above.Role == Run {
+			c.run, c.yields = above.ID, above.Yields
+			if !c.yields {
+				return c
+			}
+			id = above.Parent
+			continue
+		}
+		if c.above.IsEmpty() {
+			c.above = above.ID
+		}
+		named = yielding(t, above.Run)
+		if named == nil && !above.Run.IsEmpty() && !t.Yielded(above.Run) {
+			c.run, c.yields = above.Run, false
+			return c
+		}
+		c.run, c.yields = pcommon.SpanID{}, false
+		c.top, id = above, above.Parent
+	}
+	c.endless = true
+	return c
+}
+
+const (
+	// maxRuns bounds how many runs of a trace are searched, the newest first, and maxSteps
+	// how many spans above them are looked at, unless that is remembered.
+	maxRuns  = 256
+	maxSteps = 512
+)
+
+// ClockGrain is by how much the end of a span may be too early: the OpenTelemetry SDK for
+// JavaScript begins spans on whole milliseconds, and adds a finer duration to that. What
+// began or ended in the same millisecond may seem to have done so after the end.
+const ClockGrain = pcommon.Timestamp(time.Millisecond)
+
+// Clock returns a time of a span as an item has it: what is later than the year 2262 is as late
+// as that, so that the sum of it and a difference between clocks is not an early time.
+func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
+
+// innermost finds the innermost run within which an item began, of its own service if there is
+// one, and reports whether all runs were searched. A run whose own chain breaks off at the same
+// span is beside it, not above it. One that yields is no evidence: what belongs to it names it.
+func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
+	runs := t.Runs()
+	all = len(runs) <= maxRuns
+	runs = runs[max(0, len(runs)-maxRuns):]
+	if len(runs) > fewRuns && t.Still() {
+		return memoOf(t).innermost(t, runs, it, unseen), all
+	}
+	steps := 0
+	for _, run := range runs {
+		if run.Yields || run == it || found != nil && !nearer(it, run, found) || !began(it, run) {
+			continue
+		}
+		if steps > maxSteps {
+			return nil, false
+		}
+		up := climb(t, chain{top: run}, run.Parent)
+		if steps += up.steps; up.unseen != unseen {
+			found = run
+		}
+	}
+	return found, all
+}
+
+// nearer reports whether an item that began within two runs is rather of run a than of run b.
+func nearer(it, a, b *Item) bool {
+	if own := SameService(it, a); own != SameService(it, b) {
+		return own
+	}
+	return innerOf(a, b)
+}
+
+// innerOf reports whether run a is further in than run b, as far as their times show: it
+// began later, or at the same time and ended earlier. Of those at the same time one is.
+func innerOf(a, b *Item) bool { return compareInner(a, b) > 0 }
+
+func compareInner(a, b *Item) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:]))
+}
+
+// began reports whether an item began within run, by their clocks.
+func began(it, run *Item) bool {
+	from, to := timeOf(run, SameService(it, run))
+	return from <= it.Start && it.Start <= to
+}
+
+// timeOf is the time of a run, by the clock of its own service or of another one.
+func timeOf(run *Item, sameService bool) (from, to pcommon.Timestamp) {
+	from, to = run.Start, run.End+ClockGrain
+	if !sameService {
+		from, to = from-min(from, MaxSkew), to+MaxSkew
+	}
+	return from, to
+}
+
+// SameService reports whether two spans came from one service.
+func SameService(a, b *Item) bool {
+	return a.Known.Origin == b.Known.Origin || ServiceOf(a) == ServiceOf(b)
+}
+
+// Service identifies the resource that a span came from. The zero value: not known.
+type Service [16]byte
+
+// ServiceOf is the service that a span came from.
+func ServiceOf(it *Item) Service {
+	if it.Known.Origin == nil {
+		return Service{}
+	}
+	return it.Known.Origin.Resource.Key
+}

@@ -1,0 +1,163 @@
+package trace
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Within is what is known of the runs within the run of a release. Their effects are a part of that
+// run from here on, where the release is its last.
+func (h *History) Within(release *Release) (inner Inner) {
+	run := release.Run
+	if run == nil {
+		return inner
+	}
+	p := h.pastOf(release)
+	if len(p.runs) == 0 {
+		return inner
+	}
+	o := outer{run: run, of: release.Of, past: p, member: membersOf(release)}
+	p.round++
+	for _, r := range slices.Backward(p.runs) { // the effects of a run are a part of a later one's
+		if r.id == run.ID {
+			continue
+		}
+		if by := p.run(r.by); r.taken && by != nil && by.round == p.round {
+			r.round = p.round
+			continue
+		}
+		if !o.nests(r) {
+			continue
+		}
+		r.round = p.round
+		inner.Ended(r.well)
+		did := r.did
+		if !r.countsFor(run) {
+			did.Requests, did.Tools = 0, 0
+		}
+		inner.Effects = inner.Effects.Join(did)
+		if release.Final {
+			r.taken, r.by = true, run.ID
+		}
+	}
+	return inner
+}
+
+// parts is how many requests and tools of the runs within a run count as its own.
+func parts(t *Trace, run *Item) (requests, tools uint32) {
+	p := t.past
+	if p == nil {
+		return 0, 0
+	}
+	o := outer{run: run, of: t, past: p, member: func(pcommon.SpanID) bool { return false }}
+	for _, r := range p.runs {
+		if r.countsFor(run) && o.nests(r) {
+			requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
+			tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
+		}
+	}
+	return requests, tools
+}
+
+// countsFor reports whether the numbers of the run around it include its own: both are of one
+// process, which counts what begins under its runs, and no other judged run has counted it. A run
+// that names another one as the run around it counts for that one alone. A run that outlasts the one
+// around it began parts that are in no number.
+func (r *pastRun) countsFor(run *Item) bool {
+	return r.counts && !r.taken && (r.Around.IsEmpty() || r.Around == run.ID) && r.Service == ServiceOf(run) &&
+		run.Start <= r.Start && r.End <= run.End+ClockGrain
+}
+
+// membersOf reports which spans are members of a release.
+func membersOf(release *Release) func(pcommon.SpanID) bool {
+	const few = 32 // members that are searched one by one
+	members := release.Members
+	if len(members) <= few {
+		return func(id pcommon.SpanID) bool {
+			return slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.ID == id })
+		}
+	}
+	ids := make(map[pcommon.SpanID]struct{}, len(members))
+	for i := range members {
+		if m := &members[i]; !m.Foreign {
+			ids[m.ID] = struct{}{}
+		}
+	}
+	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
+}
+
+// outer is a run that others may be within.
+type outer struct {
+	run    *Item
+	of     *Trace
+	past   *past
+	member func(pcommon.SpanID) bool
+	ends   map[pcommon.SpanID]chainEnd // by the span at which a chain begins
+	steps  int
+}
+
+// chainEnd is where a chain of parents leads.
+type chainEnd uint8
+
+const (
+	atRoot  chainEnd = iota
+	atOuter          // at the outer run, or a member of it
+	broken           // at a span that is neither buffered nor a link
+	endless          // there are too many spans to follow
+)
+
+// maxOuterSteps bounds the spans above all runs that are tested for being within one.
+const maxOuterSteps = 4096
+
+// nests reports whether a run is within the outer one: the spans above it lead there, or break off and
+// it began during that. Where that is not known, the run may be within any of its trace.
+func (o *outer) nests(r *pastRun) bool {
+	switch o.end(r.Above()) {
+	case atOuter:
+		return true
+	case broken:
+		return r.BegunDuring(o.run)
+	case endless:
+		o.past.lost = anyTime
+	case atRoot:
+	}
+	return false
+}
+
+// end is where the chain from this span upwards leads.
+func (o *outer) end(id pcommon.SpanID) chainEnd {
+	var room [8]pcommon.SpanID
+	path, end := room[:0], endless
+	for ; len(path) < maxDepth && o.steps < maxOuterSteps; o.steps++ {
+		if known, ok := o.ends[id]; ok {
+			end = known
+			break
+		}
+		if id.IsEmpty() {
+			end = atRoot
+			break
+		}
+		if id == o.run.ID || o.member(id) {
+			end = atOuter
+			break
+		}
+		path = append(path, id)
+		above, ok := over(o.of, o.past, id)
+		if !ok {
+			end = broken
+			break
+		}
+		id = above
+	}
+	if end == endless {
+		path = path[:min(len(path), 1)] // what is further up may be near enough to its end
+	}
+	if len(path) > 0 && o.ends == nil {
+		o.ends = make(map[pcommon.SpanID]chainEnd)
+	}
+	for _, at := range path {
+		o.ends[at] = end
+	}
+	return end
+}

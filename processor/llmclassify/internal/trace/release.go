@@ -1,0 +1,175 @@
+package trace
+
+import (
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// release makes a release of a group, for this number of its items.
+func (b *Buffer) release(t *Trace, g *group, why Reason, items int) Release {
+	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
+	return Release{
+		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
+		Missing:   t.missing || t.untested || t.unplaced || g.cut || g.lacks || t.incomplete != nil && t.incomplete(g.place.Run),
+		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || t.isRefused(),
+		Members: b.membersFor(items + len(g.others)),
+	}
+}
+
+// membersFor is an empty list with room for n members.
+func (b *Buffer) membersFor(n int) []Member {
+	if r := b.room; r != nil && cap(r.members)-len(r.members) >= n {
+		from := len(r.members)
+		r.members = r.members[:from+n]
+		return r.members[from : from : from+n]
+	}
+	return make([]Member, 0, n)
+}
+
+// releaseGroup makes the last release of a run, and removes its items from t.
+func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
+	release := b.release(t, g, why, len(g.items))
+	release.Final, release.waits = true, true
+	t.judging++
+	release.Missing = release.Missing || t.isRefused() && g.run == nil // nothing announces its parts
+	for i, it := range g.items {
+		m := Member{Item: it, Above: g.above[i], Out: it.Held()}
+		if m.Out {
+			m.Held = time.Duration(now - it.arrived)
+			b.releaseSpan(t, it)
+		}
+		b.drop(it)
+		if it.Role == Run && it.ID != g.place.Run {
+			release.Parts = append(release.Parts, it.ID)
+			t.setYielded(it.ID)
+		}
+		release.Members = append(release.Members, m)
+	}
+	release.Members = append(release.Members, g.others...)
+	release.Parts = append(release.Parts, g.joined...)
+	for _, part := range release.Parts {
+		b.judged.run(t.id, part, false)
+	}
+	counts := why != RunExpired || g.isRun()
+	t.judged = t.judged || counts
+	if g.run != nil && !g.run.Yields {
+		b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
+	}
+	b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
+	b.judged.run(t.id, g.place.Run, counts)
+	b.noteOuter(t, g)
+	before := t.past.size()
+	t.ownPast().leave(&release)
+	b.history.live += t.past.size() - before
+	return release
+}
+
+// noteOuter notes the run around one that is released: [Buffer.Ready] tests it. Those around
+// that one wait for it.
+func (b *Buffer) noteOuter(t *Trace, g *group) {
+	if g.run == nil || len(t.spans) < 2 {
+		return
+	}
+	if !t.around {
+		t.around = true
+		b.around = append(b.around, t)
+	}
+	if len(t.spans) <= maxNewest {
+		return
+	}
+	id, it := pcommon.SpanID{}, g.run
+	for range maxLinks {
+		switch {
+		case it == nil:
+			id, _ = t.links.parent(id)
+		case it.Run.IsEmpty():
+			id = it.Parent
+		default:
+			id = it.Run
+		}
+		if id.IsEmpty() {
+			return
+		}
+		if it = t.Item(id); it != nil && it.Role == Run {
+			t.outer = append(t.outer, id)
+			if !it.Yields {
+				return
+			}
+		}
+	}
+}
+
+// releaseEarly releases the spans of a group that are due, and keeps their facts.
+func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(*Item, Place) bool, releases []Release) []Release {
+	out := make([]bool, len(g.items))
+	for i, it := range g.items {
+		out[i] = it.Held() && due(it, g.place)
+	}
+	for from := slices.Index(out, true); from >= 0; {
+		to, n := from, 0
+		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
+			if out[to] {
+				n++
+			}
+		}
+		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
+		release := b.release(t, g, why, last-first)
+		release.Missing = release.Missing || first > 0 || last < len(out)
+		for i := first; i < last; i++ {
+			it := g.items[i]
+			m := Member{Item: it, Above: g.above[i], Out: out[i] && from <= i && i < to}
+			switch {
+			case m.Out:
+				m.Held = time.Duration(now - it.arrived)
+				b.keep(it)
+				b.releaseSpan(t, it)
+			case it.Held():
+				b.read(it) // it is still held, and its facts are evidence now
+			}
+			if it.Role == Run && it.ID != g.place.Run {
+				release.Parts = append(release.Parts, it.ID)
+			}
+			release.Members = append(release.Members, m)
+		}
+		release.Members = append(release.Members, g.others...)
+		release.Parts = append(release.Parts, g.joined...)
+		release.waits = true
+		t.judging++
+		releases = append(releases, release)
+		b.work += 4 * len(release.Members)
+		next := slices.Index(out[to:], true)
+		if from = to + next; next < 0 {
+			break
+		}
+	}
+	kept := 0
+	for _, it := range g.items {
+		if it.state == stateKept {
+			kept++
+		}
+	}
+	for _, it := range g.items {
+		if kept <= b.cfg.Limits.Kept {
+			break
+		}
+		if it.state == stateKept && it.Role != Run {
+			b.drop(it)
+			b.forget(it)
+			b.forgot(t)
+			kept--
+		}
+	}
+	return releases
+}
+
+// releaseSpan counts the span of an item as gone.
+func (b *Buffer) releaseSpan(t *Trace, it *Item) {
+	it.state = stateKept
+	b.held--
+	b.bytes -= int(it.Size)
+	if r := t.runs.get(it.owner()); r != nil {
+		r.held--
+	}
+}

@@ -1,0 +1,165 @@
+package trace
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// run counts the items of one run.
+type run struct {
+	id          pcommon.SpanID
+	span        *Item
+	members     tally             // the items that name the run, also those whose spans have gone
+	latest      pcommon.Timestamp // when the last of these began
+	items, held int
+	awaits      pcommon.SpanID // it is in Trace.awaited for this span, see [Buffer.yields]
+	changed     bool           // it is in Trace.changed
+	waited      bool           // it is complete, and was in Trace.settling to be explained
+	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
+}
+
+// Chain is how far the parents of a run could be followed.
+type Chain uint8
+
+// The ends of chains.
+const (
+	Rooted  Chain = iota // they lead to a root
+	Broken               // one of them is not here, and did not pass
+	Endless              // they are too many, or lead in a circle
+)
+
+// brokenWork is the work for a chain that breaks off: where it leads is searched among the runs
+// that were judged.
+const brokenWork = 4
+
+// innermost removes runs from the set: those within which there is a run whose span is
+// here and which is not in the set. What that run did is a part of theirs, and is not
+// known yet. If there are more than Limits.Within allows, [Trace.untested] is set.
+func (b *Buffer) innermost(t *Trace, set runSet) runSet {
+	if len(t.spans) < 2 || len(set) == 0 {
+		return set
+	}
+	has := set.lookup()
+	var waiting []*Item                // the runs that are not in the set
+	var inner map[pcommon.SpanID]*Item // those in the set that may be within another one
+	b.work += len(t.spans) / 8
+	for _, span := range t.spans {
+		switch {
+		case span.Gone() || span.Yields:
+		case !has(span.ID):
+			waiting = append(waiting, span)
+		default:
+			if inner == nil {
+				inner = make(map[pcommon.SpanID]*Item)
+			}
+			inner[span.ID] = span
+		}
+	}
+	if len(waiting) == 0 {
+		return set
+	}
+	removed := make(map[pcommon.SpanID]struct{})
+	remove := func(run pcommon.SpanID) {
+		removed[run] = struct{}{}
+		if span := inner[run]; span != nil { // a run that waits keeps the run around it waiting
+			waiting = append(waiting, span)
+			delete(inner, run)
+		}
+	}
+	remains := func(run pcommon.SpanID) bool {
+		_, gone := removed[run]
+		return !gone && has(run)
+	}
+	isHere := func(run pcommon.SpanID) *Item {
+		if r := t.runs.get(run); r != nil {
+			return r.span
+		}
+		return nil
+	}
+	var ids []pcommon.SpanID
+	steps := 0
+	for i := 0; i < len(waiting); i++ {
+		if t.untested = steps > b.cfg.Limits.Within; t.untested {
+			break
+		}
+		ids = ids[:0]
+		to := climbOver(t, t.past, waiting[i].up(), func(id pcommon.SpanID) bool {
+			ids = append(ids, id)
+			return false
+		})
+		steps += 1 + len(ids)
+		b.work += 1 + len(ids)/8
+		if to != Rooted {
+			b.work += brokenWork
+		}
+		for _, id := range ids {
+			if remains(id) && isHere(id) != nil {
+				remove(id)
+			}
+		}
+		if to == Rooted {
+			continue
+		}
+		if to == Endless { // it may be within any run, and outlast it
+			b.forgot(t)
+		}
+		steps += len(set)
+		b.work += len(set) / 64
+		for _, id := range set {
+			if outer := isHere(id); outer != nil && remains(id) && During(waiting[i], outer) {
+				remove(id)
+			}
+		}
+	}
+	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
+}
+
+// runs are the runs of a trace by id; the empty id is for items that name no run. Most
+// traces have one or two: they are a list that is searched, and a map when there are many.
+type runs struct {
+	list []*run
+	byID map[pcommon.SpanID]*run // of all, when there are more than smallTrace
+}
+
+// get returns a run, nil if it is not there.
+func (rs *runs) get(id pcommon.SpanID) *run {
+	if rs.byID != nil {
+		return rs.byID[id]
+	}
+	for _, r := range rs.list {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// of returns a run, new if it is not there.
+func (rs *runs) of(id pcommon.SpanID) *run {
+	if r := rs.get(id); r != nil {
+		return r
+	}
+	r := &run{id: id}
+	if rs.byID == nil && len(rs.list) < smallTrace {
+		rs.list = append(rs.list, r)
+		return r
+	}
+	if rs.byID == nil {
+		rs.byID = make(map[pcommon.SpanID]*run, 2*smallTrace)
+		for _, r := range rs.list {
+			rs.byID[r.id] = r
+		}
+		rs.list = nil
+	}
+	rs.byID[id] = r
+	return r
+}
+
+func (rs *runs) remove(id pcommon.SpanID) {
+	if rs.byID != nil {
+		delete(rs.byID, id)
+		return
+	}
+	rs.list = deleteFunc(rs.list, func(r *run) bool { return r.id == id })
+}

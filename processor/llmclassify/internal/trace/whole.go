@@ -1,0 +1,101 @@
+package trace
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Whole releases the runs of a trace that comes whole in one call: nothing of it was here before, each span
+// names a run that is here, and each run has all parts that it announces. The spans are not held: the caller
+// judges the releases before anything else of the trace arrives, and then calls [Buffer.Done] for each. A trace that is
+// not whole is for [Buffer.Add].
+func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (releases []Release, whole bool) {
+	if !b.mayBeWhole(now, a) {
+		return nil, false
+	}
+	t := room.trace(a.Trace, b.age(now), len(a.Items))
+	size := 0
+	for _, it := range a.Items {
+		t.add(it, t.began, t.began)
+		size += int(it.Size)
+	}
+	for _, r := range t.changed {
+		if r.span == nil || r.members.exceeds(r.span.Announced) || !b.named(t, r).meets(r.span.Announced) {
+			return nil, false
+		}
+	}
+	if len(links) > 0 {
+		t.links.add(links)
+	}
+	b.history.enter(t)
+	b.held += len(t.items)
+	b.bytes += size
+	around, from := len(b.around), len(room.releases)
+	b.room = room
+	room.releases = b.sweep(t, t.began, Complete, room.releases, everything)
+	b.room = nil
+	b.around = b.around[:around] // all runs of the trace go
+	return room.releases[from:], true
+}
+
+// mayBeWhole reports whether a trace may come whole: whether its runs have all of their parts is not tested.
+func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
+	if b.replaying || b.traces[a.Trace] != nil || b.age(now) <= b.linksLost || len(a.Items) > b.cfg.MaxSpansPerRun ||
+		b.judged.any(a.Trace) || b.judged.Forgotten(a.Trace) {
+		return false
+	}
+	late := b.judgedOnce(a.Trace)
+	for _, it := range a.Items {
+		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known || late(it) {
+			return false
+		}
+	}
+	return true
+}
+
+// TakeBack forgets that a run which came whole was judged: its sender sends it again.
+func (b *Buffer) TakeBack(release *Release) {
+	b.judged.takeBack(release.Trace, release.RunID)
+	for i := range release.Members {
+		b.judged.takeBackSpan(release.Trace, release.Members[i].ID)
+	}
+	for _, list := range release.Of.links.lists {
+		for _, link := range list {
+			b.judged.takeBackSpan(release.Trace, link[0])
+		}
+	}
+	b.history.takeBack(release.Trace, b.traces[release.Trace], release.RunID)
+}
+
+// takeBack forgets a run whose verdict was given.
+func (j *Judged) takeBack(trace pcommon.TraceID, run pcommon.SpanID) {
+	key := j.key(trace, run)
+	j.runs.Now.remove(key)
+	j.runs.Previous.remove(key)
+}
+
+// takeBackSpan forgets a span of a judged run.
+func (j *Judged) takeBackSpan(trace pcommon.TraceID, span pcommon.SpanID) {
+	h := spanHash{j.key(trace, span), j.traceKey(trace)}
+	for _, m := range [...]*marks{&j.spans.Now, &j.spans.Previous} {
+		if at := m.find(h); at != nil {
+			*at = removedMark
+		}
+	}
+}
+
+// takeBack forgets a judged run of the trace, which may be here again.
+func (h *History) takeBack(trace pcommon.TraceID, t *Trace, run pcommon.SpanID) {
+	again := t == nil
+	if again {
+		t = &Trace{id: trace}
+		h.enter(t)
+	}
+	h.live -= t.past.size()
+	t.past.remove(run)
+	h.live += t.past.size()
+	if again {
+		h.leave(h.now, t)
+	}
+}
