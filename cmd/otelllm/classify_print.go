@@ -104,10 +104,3 @@ func (s *shown) detail(p *report.Printer) {
 	p.Field("not known", strings.Join(s.Run.Verdict.MissingEvidence, ", "))
 	p.Field("next", s.Run.NextStep())
 }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

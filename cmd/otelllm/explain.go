@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/explain"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/input"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
@@ -85,7 +86,7 @@ func (o *explainOptions) explain(ctx context.Context, stdin io.Reader, stdout, s
 
 // records reads the sources: those with records as they are, and traces with their verdicts.
 func (o *explainOptions) records(ctx context.Context, stdin io.Reader, stderr io.Writer) (records []report.Record, bad bool, err error) {
-	files, err := explain.Files(o.names)
+	files, err := input.Files(o.names)
 	if err != nil {
 		return nil, false, err
 	}

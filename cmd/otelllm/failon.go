@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"strings"
 	"sync"
@@ -11,9 +14,6 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
-
-// statusFailOn is the exit status if --fail-on matches.
-const statusFailOn = 3
 
 // failOn are outcomes and classes.
 type failOn map[string]bool
@@ -24,7 +24,7 @@ func parseFailOn(names []string) (failOn, error) {
 	for _, name := range names {
 		_, outcome := semconv.ParseRunOutcome(name)
 		_, class := semconv.ParseClass(name)
-		if !outcome && !class && name != interrupted {
+		if !outcome && !class && name != interrupted && name != anything {
 			return nil, fmt.Errorf("--fail-on: %q is neither an outcome (%s) nor a class (%s)",
 				name, strings.Join(outcomeNames(), ", "), strings.Join(classNames(), ", "))
 		}
@@ -36,13 +36,18 @@ func parseFailOn(names []string) (failOn, error) {
 	return set, nil
 }
 
-// interrupted is short for the class of interrupted streams.
-const interrupted = "interrupted"
+const (
+	// interrupted is short for the class of interrupted streams.
+	interrupted = "interrupted"
+	// anything is whatever keeps the summary from saying "ok": every outcome but succeeded,
+	// recovered and waiting, what is not known, a warning, and a command without any model call.
+	anything = "any"
+)
 
-func outcomeNames() []string { return names(semconv.RunOutcomeValues()) }
-func classNames() []string   { return append(names(semconv.ClassValues()), interrupted) }
+func outcomeNames() []string { return append(valueNames(semconv.RunOutcomeValues()), anything) }
+func classNames() []string   { return append(valueNames(semconv.ClassValues()), interrupted) }
 
-func names[T fmt.Stringer](values []T) []string {
+func valueNames[T fmt.Stringer](values []T) []string {
 	var list []string
 	for _, v := range values {
 		if name := v.String(); name != "" {
@@ -52,10 +57,18 @@ func names[T fmt.Stringer](values []T) []string {
 	return list
 }
 
-// matches reports whether a run, or a call that belongs to no run, matches. A failure from
-// which the run recovered does not count, unless recovered does.
-func (f failOn) matches(r *report.Record) bool {
-	return f[text(r, semconv.RunOutcomeKey)] || f[text(r, semconv.FailureClassKey)]
+// matching returns the name that a run, or a call that belongs to no run, matches; "" for none. A
+// failure from which the run recovered does not count, unless recovered does.
+func (f failOn) matching(r *report.Record) string {
+	for _, name := range []string{text(r, semconv.RunOutcomeKey), text(r, semconv.FailureClassKey)} {
+		if f[name] {
+			return name
+		}
+	}
+	if f[anything] && (!well(r) || unclear(r) || r.Asked() > 0 || text(r, semconv.RunWarningKey) != "") {
+		return anything
+	}
+	return ""
 }
 
 // tally takes every record once: for --json and --fail-on, also those for which there is no
@@ -64,9 +77,10 @@ type tally struct {
 	failOn failOn
 
 	mu      sync.Mutex
-	file    *os.File // nil: there is no --json
-	matched bool
-	err     error // the first one
+	file    *os.File          // nil: there is no --json
+	written map[string]uint64 // hashes of the last lines, by span
+	matched string            // the first name that matched; "": none
+	err     error             // the first one
 }
 
 // open creates the file of --json.
@@ -77,24 +91,57 @@ func (t *tally) open(path string) (err error) {
 	if t.file, err = createOutput(path); err != nil {
 		return fmt.Errorf("--json: %w", err)
 	}
+	t.written = make(map[string]uint64)
+	if err = probe(t.file); err != nil {
+		return errors.Join(fmt.Errorf("--json: nothing can be written: %w", err), t.file.Close())
+	}
 	return nil
 }
 
-// take writes one record a line, and compares it with --fail-on.
+// take writes records that will not change any more, and compares them with --fail-on.
 func (t *tally) take(records []report.Record) {
+	t.write(records)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range records {
-		t.matched = t.matched || t.failOn.matches(&records[i])
-		if t.file != nil && t.err == nil {
-			t.err = json.NewEncoder(t.file).Encode(&records[i])
-		}
+		t.matched = cmp.Or(t.matched, t.failOn.matching(&records[i]))
 	}
 }
 
-// close closes the file. It returns whether a record matches --fail-on, and what went wrong
-// with the file.
-func (t *tally) close() (matched bool, err error) {
+// write writes one record a line, unless that is what was written of it last: the last line of
+// a span counts. What was written stays if this process is killed.
+func (t *tally) write(records []report.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file == nil || t.err != nil {
+		return
+	}
+	var lines bytes.Buffer
+	for i := range records {
+		line, err := json.Marshal(&records[i])
+		if err != nil {
+			t.err = err
+			return
+		}
+		span, hash := records[i].TraceID+records[i].SpanID, maphash.Bytes(seed, line)
+		if last, ok := t.written[span]; ok && last == hash {
+			continue
+		}
+		t.written[span] = hash
+		lines.Write(append(line, '\n'))
+	}
+	if lines.Len() == 0 {
+		return
+	}
+	if _, t.err = t.file.Write(lines.Bytes()); t.err == nil {
+		_ = t.file.Sync() // pipes have no such thing
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+// close closes the file. It returns what matches --fail-on, and what went wrong with the file.
+func (t *tally) close() (matched string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file != nil {

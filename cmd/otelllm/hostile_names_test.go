@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
@@ -48,12 +49,12 @@ func TestNamesAreOnlyPrinted(t *testing.T) {
 		assert.NotContains(t, out, "\nforged", command)
 	}
 
-	var summary bytes.Buffer
-	printSummary(&summary, []report.Record{{
+	var out bytes.Buffer
+	(&summary{ending: &ending{Ended: child.Ended{Code: 1}, name: "codex" + hostile}, records: []report.Record{{
 		Kind:       report.RecordRun,
 		Attributes: map[string]any{"llm.run.outcome": "failed", "llm.failure.summary": "The tool " + hostile + " had run."},
 		Tools:      []report.Record{{Attributes: map[string]any{"gen_ai.tool.name": hostile}}},
-	}}, 0, 1)
-	assert.Contains(t, summary.String(), `\x1b]52;c;`)
-	assert.NotContains(t, summary.String(), "\x1b")
+	}}}).print(&out)
+	assert.Contains(t, out.String(), `\x1b]52;c;`)
+	assert.NotContains(t, out.String(), "\x1b")
 }

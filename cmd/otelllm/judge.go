@@ -16,6 +16,7 @@ import (
 // judgeOptions are the options of judge.
 type judgeOptions struct {
 	socket   string
+	once     bool
 	maxRuns  int
 	maxMiB   int
 	idle     time.Duration
@@ -40,7 +41,10 @@ on standard output is the verdict on that run as of now. Nothing is sent anywher
 
 Only open runs are kept: at most --max-runs, in at most --max-mib, and for --idle after their
 last line. Of more the oldest are forgotten, which is reported, and verdicts on them are more
-careful if their programs go on.`,
+careful if their programs go on.
+
+With --once each line has all facts that its answer is made from: one object, or an array of them
+in their order. Nothing is kept from one line to the next.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -48,6 +52,8 @@ careful if their programs go on.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.socket, "socket", "", "serve a Unix socket at this `path`, for many programs, instead of standard input")
+	f.BoolVar(&o.once, "once", false, "judge each line on its own: an object, or an array of all facts of a run")
+	cmd.MarkFlagsMutuallyExclusive("once", "socket")
 	f.IntVar(&o.maxRuns, "max-runs", judge.DefaultMaxRuns, "open runs that are kept at most")
 	f.IntVar(&o.maxMiB, "max-mib", judge.DefaultMaxBytes>>20, "`MiB` that open runs take at most")
 	f.DurationVar(&o.idle, "idle", judge.DefaultIdle, "how long a run is kept of which nothing comes")
@@ -68,7 +74,11 @@ func (o *judgeOptions) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 		})
 	}
 	done := make(chan error, 1)
-	go func() { done <- j.Serve(stdin, stdout) }()
+	serve := j.Serve
+	if o.once {
+		serve = judge.ServeOnce
+	}
+	go func() { done <- serve(stdin, stdout) }()
 	select {
 	case err := <-done:
 		return err

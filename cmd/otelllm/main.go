@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log"
+	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,7 +21,9 @@ func main() {
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := newCommand().ExecuteContext(ctx)
+	cmd := newCommand()
+	cmd.SetArgs(withPage(os.Args[1:]))
+	err := cmd.ExecuteContext(ctx)
 	stop()
 	os.Exit(exitStatus(err))
 }
@@ -36,30 +38,21 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		newRunCommand(), newProxyCommand(), newDemoCommand(),
-		newClassifyCommand(), newExplainCommand(), newCheckCommand(), newJudgeCommand(),
+		newClassifyCommand(), newSessionsCommand(), newExplainCommand(), newCheckCommand(), newJudgeCommand(), newVersionCommand(), newManCommand(),
 	)
 	return root
 }
 
-// statusError is the exit status of a command that failed.
-const statusError = 2
-
-// statusCode is an error whose message is already printed, if it has one.
-type statusCode int
-
-// Error implements error.
-func (s statusCode) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
-// exitStatus prints an error and returns the exit status that it means.
-func exitStatus(err error) int {
-	var code statusCode
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &code):
-		return int(code)
-	default:
-		fmt.Fprintf(os.Stderr, "otelllm: %v\n", err)
-		return statusError
+// withPage returns the arguments with "--page :4320" as "--page=:4320": the address is optional, and
+// then a flag takes no word of its own. What is behind "--" is a command's.
+func withPage(args []string) []string {
+	for i := 0; i+1 < len(args) && args[i] != "--"; i++ {
+		if args[i] != "--page" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(args[i+1]); err == nil {
+			return slices.Concat(args[:i], []string{"--page=" + args[i+1]}, args[i+2:])
+		}
 	}
+	return args
 }

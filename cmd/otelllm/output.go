@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,48 +27,53 @@ const keepBytes = 64 << 20
 type outputOptions struct {
 	report string
 	keep   string
-	page   bool
-	noPage bool
+	page   string // an address; "" for none
 }
 
-func (o *outputOptions) flags(cmd *cobra.Command, pageByDefault bool) {
+// defaultPage is where the page is, unless another program has that port.
+const defaultPage = "127.0.0.1:4319"
+
+func (o *outputOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.report, "report", "", "write the runs to `FILE.html` at the end, as one page that needs nothing else")
 	f.StringVar(&o.keep, "keep", "", "keep the last runs in the folder `DIR`, as OTLP JSON of 64 MiB at most")
-	f.BoolVar(&o.page, "page", pageByDefault, "serve a page with the runs on loopback")
-	f.BoolVar(&o.noPage, "no-page", false, "do not serve it")
-	cmd.MarkFlagsMutuallyExclusive("page", "no-page")
+	f.StringVar(&o.page, "page", "", "serve a page with the runs on the loopback `ADDRESS`, such as :4320; without one on "+defaultPage+", or on a free port if that is taken")
+	f.Lookup("page").NoOptDefVal = defaultPage
+	f.Bool("no-page", false, "no page is served unless asked for") // was needed when one was
+	_ = f.MarkHidden("no-page")                                    // it exists
 }
+
+// looksAtRuns reports whether runs are looked at that have been judged before.
+func (o *outputOptions) looksAtRuns() bool { return o.report != "" || o.page != "" }
 
 // outputs are where runs go besides.
 type outputs struct {
-	log    *slog.Logger
-	report *os.File     // nil: none
-	keeper *keep.Keeper // nil: none
-	page   *http.Server // nil: none
+	log      *slog.Logger
+	report   string       // a path; "" for none
+	keeper   *keep.Keeper // nil: none
+	listener net.Listener // of the page, until it is served; nil: none
+	page     *http.Server // nil: none
 }
 
 // open opens the files, so that what cannot be written is an error at the start.
 func (o *outputOptions) open(ctx context.Context, log *slog.Logger) (*outputs, error) {
 	out := &outputs{log: log}
 	var err error
+	if out.listener, err = o.openPage(); err != nil {
+		return nil, err
+	}
 	if o.keep != "" {
 		if out.keeper, err = keep.Open(o.keep, keepBytes); err != nil {
-			return nil, err
+			return nil, errors.Join(err, out.abandon(ctx))
 		}
 	}
 	if o.report != "" {
-		if out.report, err = createOutput(o.report); err != nil {
-			return nil, errors.Join(fmt.Errorf("--report: %w", err), out.abandon(ctx))
+		out.report = o.report
+		if err := out.writeReport(nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("--report: nothing can be written: %w", err), out.abandon(ctx))
 		}
 	}
 	return out, nil
-}
-
-// createOutput creates a file for runs, which name models and tools of this user: no other user
-// may read it.
-func createOutput(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 }
 
 // sink is a session's sink.
@@ -81,30 +86,57 @@ func (o *outputs) sink(td ptrace.Traces) {
 	}
 }
 
-// servePage serves the page of a store, and returns its address; "" if there is to be none.
-func (o *outputs) servePage(options *outputOptions, store *runs.Store) (string, error) {
-	if !options.page || options.noPage {
-		return "", nil
+// openPage listens for the page, so that an address that cannot be had is an error at the start.
+func (o *outputOptions) openPage() (net.Listener, error) {
+	if o.page == "" {
+		return nil, nil
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	host, port, err := net.SplitHostPort(o.page)
 	if err != nil {
-		return "", fmt.Errorf("--page: %w", err)
+		return nil, fmt.Errorf("--page: %q is not an address such as :4320", o.page)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		return nil, fmt.Errorf("--page: %s is not on loopback, and the page is for this machine alone", host)
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil && o.page == defaultPage { // another otelllm has it, most likely
+		ln, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--page: %w", err)
+	}
+	return ln, nil
+}
+
+// servePage serves the page of a store, and returns its address; "" if there is to be none.
+func (o *outputs) servePage(store *runs.Store) string {
+	if o.listener == nil {
+		return ""
 	}
 	o.page = &http.Server{
 		Handler: page.Handler(store), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: proxy.ServerLog(o.log),
 	}
+	ln := o.listener
+	o.listener = nil                     // the server's
 	go func() { _ = o.page.Serve(ln) }() // until it is closed
-	return "http://" + ln.Addr().String() + "/", nil
+	return "http://" + ln.Addr().String() + "/"
 }
 
 // close writes the report with the records, the newest first, and closes everything.
 func (o *outputs) close(ctx context.Context, records []report.Record) error {
-	var err error
-	if o.report != nil {
-		err = page.WriteReport(o.report, records)
+	return errors.Join(o.writeReport(records), o.abandon(ctx))
+}
+
+// writeReport writes the report with the records, the newest first.
+func (o *outputs) writeReport(records []report.Record) error {
+	if o.report == "" {
+		return nil
 	}
-	return errors.Join(err, o.abandon(ctx))
+	return replaceOutput(o.report, func(w io.Writer) error { return page.WriteReport(w, records) })
 }
 
 // abandon closes what is open.
@@ -120,9 +152,9 @@ func (o *outputs) abandon(ctx context.Context) error {
 	if o.keeper != nil {
 		errs = append(errs, o.keeper.Close())
 	}
-	if o.report != nil {
-		errs = append(errs, o.report.Close())
+	if o.listener != nil {
+		errs = append(errs, o.listener.Close())
 	}
-	o.page, o.keeper, o.report = nil, nil, nil
+	o.page, o.keeper, o.report, o.listener = nil, nil, "", nil
 	return errors.Join(errs...)
 }

@@ -144,7 +144,8 @@ func TestRunFailsIfFilesDo(t *testing.T) {
 	}{
 		{"report", []string{"--report", "/dev/full", "--", "true"}, statusError},
 		{"keep", []string{"--keep", "kept", "--", "rm", "-r", "kept"}, statusError},
-		{"report of a command that fails", []string{"--report", "/dev/full", "--", "sh", "-c", "exit 7"}, 7},
+		{"report, before the command starts", []string{"--report", "/dev/full", "--", "sh", "-c", "exit 7"}, statusError},
+		{"keep of a command that fails", []string{"--keep", "kept", "--", "sh", "-c", "rm -r kept; exit 7"}, 7},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -227,7 +228,7 @@ func TestProxyServesTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 
-	p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--no-page", "--upstream", model(t, whole).URL, "--tls-cert", cert, "--tls-key", key)
+	p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--upstream", model(t, whole).URL, "--tls-cert", cert, "--tls-key", key)
 	base := p.listens(t)
 	assert.Contains(t, base, "https://")
 	roots := certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
@@ -243,7 +244,7 @@ func TestProxyServesTLS(t *testing.T) {
 func TestProxyWarnsBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	for address, warns := range map[string]bool{"127.0.0.1:0": false, ":0": true} {
-		p := otelllm(t, nil, "proxy", "--listen", address, "--no-page")
+		p := otelllm(t, nil, "proxy", "--listen", address)
 		p.listens(t)
 		assert.Equal(t, warns, strings.Contains(p.stderr.String(), "beyond loopback"))
 		assert.Equal(t, warns, strings.Contains(p.stderr.String(), "unencrypted"))
@@ -262,7 +263,7 @@ func TestProxyRetriesIfAsked(t *testing.T) {
 			}
 			whole(w, r)
 		})
-		p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--no-page", "--upstream", srv.URL, fmt.Sprintf("--retry=%v", retry))
+		p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--upstream", srv.URL, fmt.Sprintf("--retry=%v", retry))
 		assert.Equal(t, want, askThrough(t, http.DefaultTransport, p.listens(t), nil))
 	}
 }
@@ -276,7 +277,7 @@ func TestProxyTrustsTraceContext(t *testing.T) {
 		passed := make(chan string, 1)
 		srv := model(t, func(w http.ResponseWriter, r *http.Request) { passed <- r.Header.Get("Traceparent"); whole(w, r) })
 		kept := t.TempDir()
-		p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--no-page", "--upstream", srv.URL, "--keep", kept, fmt.Sprintf("--trust-trace-context=%v", trust))
+		p := otelllm(t, nil, "proxy", "--listen", "127.0.0.1:0", "--upstream", srv.URL, "--keep", kept, fmt.Sprintf("--trust-trace-context=%v", trust))
 		const parent = "00-" + trace + "-b7ad6b7169203331-01"
 		assert.Equal(t, http.StatusOK, askThrough(t, http.DefaultTransport, p.listens(t), map[string]string{"Traceparent": parent}))
 		assert.Equal(t, parent, <-passed)
@@ -288,5 +289,56 @@ func TestProxyTrustsTraceContext(t *testing.T) {
 		raw, err := os.ReadFile(files[0])
 		require.NoError(t, err)
 		assert.Equal(t, trust, strings.Contains(string(raw), trace))
+	}
+}
+
+// The page has the same address each time, unless that is taken or another is asked for. It is
+// on loopback, or nothing starts.
+func TestPageAddress(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	require.NoError(t, err)
+	started := filepath.Join(t.TempDir(), "started")
+	for _, tt := range []struct {
+		address string
+		want    int
+		says    string
+	}{
+		{":" + port, statusError, "in use"},
+		{"0.0.0.0:0", statusError, "not on loopback"},
+		{"192.0.2.1:0", statusError, "not on loopback"},
+		{"[::1]", statusError, "not an address"},
+	} {
+		p := otelllm(t, nil, "run", "--page="+tt.address, "--", "touch", started)
+		assert.Equal(t, tt.want, p.run(t))
+		assert.Contains(t, p.stderr.String(), tt.says)
+		assert.NoFileExists(t, started)
+	}
+	require.NoError(t, free.Close())
+	p := otelllm(t, nil, "run", "--page", ":"+port, "--", "true")
+	assert.Zero(t, p.run(t))
+	assert.Contains(t, p.stderr.String(), "runs are shown on http://127.0.0.1:"+port+"/")
+
+	taken, err := net.Listen("tcp", defaultPage)
+	if err == nil {
+		defer taken.Close()
+	}
+	p = otelllm(t, nil, "run", "--page", "--", "true")
+	assert.Zero(t, p.run(t))
+	assert.Regexp(t, `runs are shown on http://127\.0\.0\.1:\d+/`, p.stderr.String())
+	assert.NotContains(t, p.stderr.String(), defaultPage)
+}
+
+func TestOnlyTheProgramsPageTakesAnAddress(t *testing.T) {
+	for _, tt := range [][2][]string{
+		{{"run", "--page", ":1", "--", "x"}, {"run", "--page=:1", "--", "x"}},
+		{{"run", "--page", "--", "x"}, {"run", "--page", "--", "x"}},
+		{{"run", "--page", "codex", ":1"}, {"run", "--page", "codex", ":1"}},
+		{{"run", "--", "x", "--page", ":1"}, {"run", "--", "x", "--page", ":1"}},
+		{{"proxy", "--page", "localhost:80"}, {"proxy", "--page=localhost:80"}},
+	} {
+		assert.Equal(t, tt[1], withPage(tt[0]))
 	}
 }

@@ -49,6 +49,10 @@ const (
 // comes, "strict" with 4 if the answer does not come whole; "origin" keeps only the host of the
 // base URL, as some programs do.
 func client(mode string) int {
+	if mode == "founding" {
+		_ = foundingAgent(http.DefaultClient, os.Getenv("OPENAI_BASE_URL"), func() {})
+		return 0
+	}
 	body := `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"` + canaryPrompt + " " + mode + `"}]}`
 	base, err := url.Parse(os.Getenv("OPENAI_BASE_URL"))
 	if err != nil {
@@ -182,6 +186,11 @@ func whole(w http.ResponseWriter, _ *http.Request) {
 // broken resets the connection in the text.
 func broken(w http.ResponseWriter, _ *http.Request) {
 	begin(w)
+	reset(w)
+}
+
+// reset breaks a connection off.
+func reset(w http.ResponseWriter) {
 	time.Sleep(20 * time.Millisecond) // a reset discards what the client has not read
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {

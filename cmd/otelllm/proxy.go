@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +26,14 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/session"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/upstream"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
+
+// closePatience is how long a command waits at its end until everything is judged and
+// exported.
+const closePatience = 30 * time.Second
 
 // proxyOptions are the flags of `otelllm proxy`.
 type proxyOptions struct {
@@ -39,6 +46,8 @@ type proxyOptions struct {
 	trust     bool
 	logLevel  string
 	output    outputOptions
+
+	unreachable string
 }
 
 func newProxyCommand() *cobra.Command {
@@ -67,8 +76,9 @@ exported.`,
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with its key")
 	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long open requests may go on at the end")
 	f.BoolVar(&o.retry, "retry", false, "send a request again that failed before its response, if that is safe")
+	f.StringVar(&o.unreachable, "unreachable", "", unreachableHelp+"; the default is reset")
 	f.BoolVar(&o.trust, "trust-trace-context", false, "make spans children of the client's own, by its trace context")
-	o.output.flags(cmd, true)
+	o.output.flags(cmd)
 	f.StringVar(&o.logLevel, "log-level", "info", "log `LEVEL`: debug, info, warn or error")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	return cmd
@@ -80,6 +90,14 @@ func (o *proxyOptions) run(ctx context.Context) error {
 		return err
 	}
 	upstreams, err := parseProxyUpstreams(o.upstreams)
+	if err != nil {
+		return err
+	}
+	unreachable, err := proxy.ParseUnreachable(o.unreachable)
+	if err != nil {
+		return fmt.Errorf("--unreachable: %w", err)
+	}
+	transport, err := upstream.Transport(upstream.Options{Getenv: os.Getenv})
 	if err != nil {
 		return err
 	}
@@ -98,20 +116,23 @@ func (o *proxyOptions) run(ctx context.Context) error {
 			log.Warn("keys and prompts reach this address unencrypted: set --tls-cert and --tls-key")
 		}
 	}
+	sinks := []func(ptrace.Traces){outputs.sink}
+	if log.Enabled(ctx, slog.LevelWarn) {
+		sinks = append(sinks, func(td ptrace.Traces) { logVerdicts(log, td) })
+	}
 	s, err := serve(context.WithoutCancel(ctx), ln, serveOptions{
-		upstreams: upstreams, retry: o.retry, trust: o.trust, grace: o.grace, log: log,
-		sinks: []func(ptrace.Traces){outputs.sink, func(td ptrace.Traces) { logVerdicts(log, td) }},
+		keepNothing: !o.output.looksAtRuns(), upstreams: upstreams, retry: o.retry, trust: o.trust, grace: o.grace, log: log,
+		transport: transport, unreachable: unreachable, sinks: sinks,
 	})
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	address, err := outputs.servePage(&o.output, s.session.Store)
-	if err != nil {
-		return errors.Join(err, s.stopServing(), s.session.Close(ctx))
-	}
-	if address != "" {
+	if address := outputs.servePage(s.session.Store); address != "" {
 		fmt.Fprintf(os.Stderr, "otelllm: runs are shown on %s\n", address)
 	}
+	following := follow(s.session.Store, func([]report.Record) {
+		_ = outputs.writeReport(s.session.Store.Records()) // an error is one at the end, too
+	})
 	fmt.Fprintf(os.Stderr, "otelllm: listening on %s://%s\n", scheme, ln.Addr())
 	var serveErr error
 	select {
@@ -123,8 +144,12 @@ func (o *proxyOptions) run(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
 	defer cancel()
 	closeErr := s.session.Close(closing)
+	following.close()
 	return errors.Join(serveErr, closeErr, outputs.close(closing, s.session.Store.Records()))
 }
+
+// unreachableHelp is the help for --unreachable.
+const unreachableHelp = "what a client sees of an upstream that cannot be connected to: reset, close, refuse (connections, until it can be), or status, which is 502, 504 or 421 with the cause; `KIND`"
 
 // listener returns the listener, and the scheme that it serves.
 func (o *proxyOptions) listener() (net.Listener, string, error) {
@@ -137,6 +162,9 @@ func (o *proxyOptions) listener() (net.Listener, string, error) {
 		config = &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	}
 	ln, err := net.Listen("tcp", o.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, "", fmt.Errorf("--listen: %s is in use, maybe by another otelllm: end that, or choose another address, such as 127.0.0.1:0", o.listen)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("--listen: %w", err)
 	}
@@ -196,49 +224,61 @@ func isCatchAll(u proxy.Upstream) bool { return u == proxy.Upstream{URL: u.URL} 
 
 // served is a proxy that is running, with its session.
 type served struct {
-	session *session.Session
-	stop    context.CancelFunc
-	ended   chan error // gets how serving has ended
+	session  *session.Session
+	stop     context.CancelFunc
+	requests func() int64 // how many have come
+	ended    chan error   // gets how serving has ended
 }
 
 // serveOptions are what the commands with a proxy have in common.
 type serveOptions struct {
-	service   string
-	upstreams []proxy.Upstream
-	sinks     []func(ptrace.Traces)
-	retry     bool
-	oneAgent  bool // makes all model calls
-	trust     bool
-	grace     time.Duration
-	log       *slog.Logger
-	maxSpans  int                   // in memory; 0: as many as a session keeps
-	forgotten func([]report.Record) // gets what there is no room for; may be nil
+	service     string
+	upstreams   []proxy.Upstream
+	sinks       []func(ptrace.Traces)
+	retry       bool
+	oneAgent    bool // makes all model calls
+	trust       bool
+	grace       time.Duration
+	log         *slog.Logger
+	keepNothing bool // no run is kept in memory
+	transport   *http.Transport
+	unreachable proxy.Unreachable     // what a client sees of an upstream that cannot be connected to
+	failed      func(proxy.Failure)   // gets failures; may be nil
+	maxSpans    int                   // in memory; 0: as many as a session keeps
+	forgotten   func([]report.Record) // gets what there is no room for; may be nil
 }
+
+// ballast is memory that is never written to, so that none of it is resident. It counts as in use
+// where the garbage collector decides when to run: with the few MiB that a proxy needs it would
+// run every few dozen requests. With more in use it makes no difference.
+var ballast []byte //nolint:unused // it is there to be there
+
+const ballastBytes = 8 << 20
 
 // serve starts a session and the proxy, on ln, which the proxy closes.
 func serve(ctx context.Context, ln net.Listener, o serveOptions) (*served, error) {
+	ballast = make([]byte, ballastBytes)
 	endpoint, err := session.EndpointFromEnv()
 	if err != nil {
 		return nil, err
 	}
 	// The errors of OpenTelemetry quote addresses and answers, so they are not logged.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { o.log.Debug("OpenTelemetry reported an error") }))
-	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log, MaxSpans: o.maxSpans, Forgotten: o.forgotten, OneAgent: o.oneAgent})
+	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log, KeepNothing: o.keepNothing, MaxSpans: o.maxSpans, Forgotten: o.forgotten, OneAgent: o.oneAgent})
 	if err != nil {
 		return nil, err
 	}
 	// The first upstream that matches counts.
 	slices.SortStableFunc(o.upstreams, func(a, b proxy.Upstream) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nothing replaces it
 	server, err := proxy.New(proxy.Config{
 		Upstreams: o.upstreams, Instrumentation: s.Instrumentation, Retry: o.retry, Grace: o.grace,
-		Transport: transport, Logger: o.log, TrustTraceContext: o.trust,
+		Transport: o.transport, Logger: o.log, TrustTraceContext: o.trust, Unreachable: o.unreachable, Failed: o.failed,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
 	ctx, stop := context.WithCancel(ctx)
-	out := &served{session: s, stop: stop, ended: make(chan error, 1)}
+	out := &served{session: s, stop: stop, requests: server.Requests, ended: make(chan error, 1)}
 	go func() { out.ended <- server.Serve(ctx, ln) }()
 	return out, nil
 }
@@ -297,4 +337,13 @@ func logVerdict(log *slog.Logger, span ptrace.Span) {
 		}
 	}
 	say(what, args...)
+}
+
+// parseUpstream reads the URL of an upstream.
+func parseUpstream(value string) (*url.URL, error) {
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("--upstream: not an http or https URL") // it may hold a credential
+	}
+	return u, nil
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -19,11 +19,9 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/runs"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/upstream"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
-
-// closePatience is how long a command waits at its end until everything is judged and
-// exported.
-const closePatience = 30 * time.Second
 
 // runGrace is how long requests may stay open after the command has ended: those of its own
 // processes that go on without it, and those whose end has not been noticed yet.
@@ -38,7 +36,11 @@ type runOptions struct {
 	quiet     bool
 	logLevel  string
 	output    outputOptions
-	maxSpans  int // in memory; 0: as many as a session keeps
+	ci        ciOptions
+	// unreachable is what the agent sees of an upstream that cannot be connected to; "": what
+	// comes nearest to what it would see without the proxy.
+	unreachable string
+	maxSpans    int // in memory; 0: as many as a session keeps
 }
 
 func newRunCommand() *cobra.Command {
@@ -57,7 +59,7 @@ the destination. Agents that need more than variables are known by the name of t
 ` + agentsHelp() + `
 Exit status: that of COMMAND, 128 and the number of the signal if one ended it; 126 or 127
 if COMMAND cannot be started; 3 if COMMAND succeeded and --fail-on matches; 2 for a usage
-error, or a file that could not be written.`,
+error, or a file that could not be written. These do not change between versions.`,
 		Example: `  otelllm run -- codex exec "fix the test"
   otelllm run --fail-on failed,incomplete --json runs.jsonl -- python agent.py
   otelllm run --upstream openai=https://gateway.example/v1 -- opencode`,
@@ -74,9 +76,11 @@ error, or a file that could not be written.`,
 	f.StringVar(&o.agent, "set", "", "prepare the command as this agent, whatever its name: "+strings.Join(agents.Names(), ", "))
 	f.StringArrayVar(&o.upstreams, "upstream", nil, "`URL` that gets the model calls, or PROVIDER=URL for those of one provider; may be repeated")
 	f.StringVar(&o.json, "json", "", "write each run to `FILE`, as one line of JSON")
-	f.StringSliceVar(&o.failOn, "fail-on", nil, "exit with status 3 if a run has one of these `OUTCOMES` or classes, such as failed,incomplete")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "exit with status 3 if a run has one of these `OUTCOMES` or classes, such as failed,incomplete; any: if anything is not well")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing")
-	o.output.flags(cmd, false)
+	f.StringVar(&o.unreachable, "unreachable", "", unreachableHelp+"; the default is what comes nearest for the agent")
+	o.output.flags(cmd)
+	o.ci.flags(cmd)
 	f.StringVar(&o.logLevel, "log-level", "error", "log `LEVEL`: debug, info, warn or error")
 	return cmd
 }
@@ -108,11 +112,15 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	unreachable, err := proxy.ParseUnreachable(o.unreachable)
+	if err != nil {
+		return fmt.Errorf("--unreachable: %w", err)
+	}
 	log, err := newLogger(os.Stderr, o.logLevel)
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := proxy.Listen(ctx)
 	if err != nil {
 		return fmt.Errorf("listen on loopback: %w", err)
 	}
@@ -122,11 +130,18 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	transport, err := upstream.Transport(upstream.Options{Getenv: plan.Getenv, Proxies: plan.Agent.Proxies})
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	// The files are emptied when nothing is wrong with the flags.
 	if err := all.open(o.json); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	defer func() { _, _ = all.close() }() // after an error
+	if err := o.ci.open(); err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	outputs, err := o.output.open(ctx, log)
 	if err != nil {
 		return errors.Join(err, ln.Close())
@@ -136,8 +151,13 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if service == agents.Generic {
 		service = ""
 	}
+	var failed func(proxy.Failure)
+	if !o.quiet {
+		failed = newTrouble(os.Stderr, time.Now).failed
+	}
 	served, err := serve(ctx, ln, serveOptions{
-		service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log, oneAgent: true,
+		unreachable: cmp.Or(unreachable, plan.Agent.Unreachable), failed: failed,
+		service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log, transport: transport, oneAgent: true,
 		maxSpans: o.maxSpans, forgotten: all.take,
 	})
 	if err != nil {
@@ -148,40 +168,70 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 			fmt.Fprintf(os.Stderr, "otelllm: note: %s\n", note)
 		}
 	}
-	if err := o.announcePage(outputs, served.session.Store); err != nil {
-		return errors.Join(err, served.stopServing(), served.session.Close(ctx))
-	}
-	code, startErr := child.Run(plan.Args, plan.Env)
+	o.announcePage(outputs, served.session.Store)
+	following := follow(served.session.Store, func(ended []report.Record) {
+		all.write(ended)
+		_ = outputs.writeReport(served.session.Store.Records()) // an error is one at the end, too
+	})
+	began := time.Now()
+	ended, startErr := child.Run(plan.Args, plan.Env)
+	following.close() // what ends from here on is corrected by how the command ended
 	closing, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	serveErr := served.stopServing()
 	served.session.Instrumentation.EndInferredRuns() // the command sends no further request
 	closeErr := errors.Join(serveErr, served.session.Close(closing))
-	records := served.session.Store.Records()
+	how := endingOf(args, ended)
+	home, _ := os.UserHomeDir() // or ""
+	sessions := sessionsOf(closing, plan, home, began)
+	records := joinSession(how.correct(served.session.Store.Records()), sessions)
 	fileErr := outputs.close(closing, records)
 	if startErr != nil {
 		fmt.Fprintf(os.Stderr, "otelllm: %v\n", startErr)
-		return statusCode(code)
+		return statusCode(ended.Code)
 	}
 	slices.Reverse(records) // the first run first
 	all.take(records)
+	if len(records) == 0 && all.failOn[anything] {
+		all.matched = anything
+	}
 	if served.session.Store.Cut() > 0 && (o.json != "" || len(o.failOn) > 0) {
 		fmt.Fprintln(os.Stderr, "otelllm: a run had more model calls and tools than there is room for: --json and --fail-on lack its beginning")
 	}
 	matched, jsonErr := all.close()
+	ciErr := o.ci.write(os.Stderr, how, records)
+	status := exitOf(ended.Code, matched != "", closeErr, errors.Join(fileErr, jsonErr, ciErr))
 	if !o.quiet {
-		printSummary(os.Stderr, records, served.session.Store.Dropped(), code)
+		s := summary{ending: how, records: records, dropped: served.session.Store.Dropped(), more: o.more(), now: time.Now()}
+		if s.requests = int(served.requests()); s.requests == 0 {
+			s.why = plan.Nothing()
+		}
+		if errors.Is(status, statusCode(statusFailOn)) {
+			s.failOn = matched
+		}
+		s.print(os.Stderr)
+		printSessions(os.Stderr, sessions)
 	}
-	return exitOf(code, matched, closeErr, errors.Join(fileErr, jsonErr))
+	return status
+}
+
+// more says how to see more of the runs.
+func (o *runOptions) more() string {
+	switch {
+	case o.output.report != "":
+		return "the runs are in " + report.Printable(o.output.report) + ": open it in a browser"
+	case o.json != "":
+		return "see what happened step by step: otelllm explain last " + report.Printable(o.json)
+	default:
+		return "to see them as pictures, run it with --report runs.html, or with --page while it runs"
+	}
 }
 
 // announcePage serves the page, and says where.
-func (o *runOptions) announcePage(outputs *outputs, store *runs.Store) error {
-	address, err := outputs.servePage(&o.output, store)
-	if address != "" && !o.quiet {
+func (o *runOptions) announcePage(outputs *outputs, store *runs.Store) {
+	if address := outputs.servePage(store); address != "" && !o.quiet {
 		fmt.Fprintf(os.Stderr, "otelllm: runs are shown on %s\n", address)
 	}
-	return err
 }
 
 // plan prepares the command.
@@ -259,22 +309,4 @@ func parseRunUpstreams(values []string) (map[string]*url.URL, error) {
 		upstreams[name] = u
 	}
 	return upstreams, nil
-}
-
-// parseUpstream reads the URL of an upstream.
-func parseUpstream(value string) (*url.URL, error) {
-	u, err := url.Parse(value)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("--upstream: not an http or https URL") // it may hold a credential
-	}
-	return u, nil
-}
-
-// newLogger returns a logger of messages at a level and above.
-func newLogger(w *os.File, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

@@ -3,8 +3,12 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"encoding/pem"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -124,9 +128,122 @@ func readRecords(t *testing.T, path string) []report.Record {
 
 func TestRunWithoutModelCallsSaysSo(t *testing.T) {
 	t.Parallel()
-	p := otelllm(t, nil, "run", "--", "true")
-	assert.Equal(t, 0, p.run(t))
-	assert.Equal(t, "otelllm: no model call went through the proxy\n", p.stderr.String())
+	for name, tt := range map[string]struct {
+		args []string
+		file string
+		says string
+	}{
+		"not an agent":     {[]string{"true"}, "", "true is no agent that is known"},
+		"a file":           {[]string{"true"}, ".env", ".env sets ANTHROPIC_BASE_URL"},
+		"settings":         {[]string{"--set", "qwen", "--", "true"}, ".qwen/settings.json", ".qwen/settings.json has baseUrl"},
+		"its own settings": {[]string{"--set", "cline", "--", "true"}, "", "cline auth -b URL"},
+		"an agent":         {[]string{"--set", "gemini", "--", "true"}, "", "Gemini CLI called no model"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := otelllm(t, nil, append([]string{"run"}, tt.args...)...)
+			if tt.file != "" {
+				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(p.Dir, tt.file)), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(p.Dir, tt.file), []byte(`ANTHROPIC_BASE_URL="https://x.example/canary" "baseUrl"`), 0o600))
+			}
+			assert.Equal(t, 0, p.run(t))
+			assert.Contains(t, p.stderr.String(), "otelllm: no model call went through the proxy\notelllm: why: ")
+			assert.Contains(t, p.stderr.String(), tt.says)
+			assert.NotContains(t, p.stderr.String(), "canary")
+		})
+	}
+}
+
+// Requests of which none called a model have come all the same.
+func TestRunWithOtherRequestsSaysSo(t *testing.T) {
+	t.Parallel()
+	srv := model(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	p := otelllm(t, asks(srv), "run", "--", "bash", "-c", `u=${OPENAI_BASE_URL#http://}; h=${u%%/*}; exec 3<>/dev/tcp/${h%:*}/${h#*:}
+printf 'GET /%s/models HTTP/1.0\r\nHost: localhost\r\n\r\n' "${u#*/}" >&3; cat <&3 >/dev/null`)
+	assert.Zero(t, p.run(t))
+	assert.Equal(t, "otelllm: 1 request went through the proxy, and no model was called\n", p.stderr.String())
+}
+
+// What is wrong with the set-up is an error that says what to do, and the command is not started.
+func TestRunSetUpFails(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(broken, []byte("canary"), 0o600))
+	for name, tt := range map[string]struct {
+		env, flags []string
+		file       string
+		says       string
+	}{
+		"no such file":        {[]string{"NODE_EXTRA_CA_CERTS=/no/such/file"}, nil, "", "NODE_EXTRA_CA_CERTS names /no/such/file, which does not exist: name a file with certificates in PEM, or unset it"},
+		"no certificate":      {[]string{"REQUESTS_CA_BUNDLE=" + broken}, nil, "", "has no certificate"},
+		"no proxy":            {[]string{"HTTPS_PROXY=ftp://canary"}, nil, "", "HTTPS_PROXY is not the URL"},
+		"configuration":       {nil, []string{"--set", "codex"}, ".codex/config.toml", "config.toml is not valid TOML: mend it"},
+		"configuration of pi": {nil, []string{"--set", "pi"}, ".pi/agent/models.json", "models.json is not valid JSON: mend it"},
+		"kind":                {nil, []string{"--unreachable", "loud"}, "", "--unreachable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := otelllm(t, tt.env, append(append([]string{"run"}, tt.flags...), "--", "sh", "-c", "echo started")...)
+			if tt.file != "" {
+				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(p.Dir, tt.file)), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(p.Dir, tt.file), []byte(`{"canary`), 0o600))
+			}
+			assert.Equal(t, statusError, p.run(t))
+			assert.Empty(t, p.stdout.String())
+			assert.Contains(t, p.stderr.String(), tt.says)
+			assert.NotContains(t, p.stderr.String(), "canary")
+			left, err := filepath.Glob(filepath.Join(p.Dir, "otelllm-*"))
+			require.NoError(t, err)
+			assert.Empty(t, left)
+		})
+	}
+}
+
+// An address that is taken is named, with what to do.
+func TestProxyAddressInUse(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	p := otelllm(t, nil, "proxy", "--listen", ln.Addr().String())
+	assert.Equal(t, statusError, p.run(t))
+	assert.Contains(t, p.stderr.String(), ln.Addr().String()+" is in use")
+	assert.Contains(t, p.stderr.String(), "choose another address")
+}
+
+// An upstream that cannot be reached is said at once, with its host and the cause, and judged as that in every form.
+func TestRunSaysWhatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"reset", "close", "status"} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "runs.jsonl")
+			p := otelllm(t, []string{"OPENAI_BASE_URL=http://no-such-host.invalid/v1"},
+				append([]string{"run", "--unreachable", form, "--json", file, "--"}, asking(t, "ask")...)...)
+			p.run(t)
+			assert.Contains(t, p.stderr.String(), "otelllm: no-such-host.invalid cannot be reached: host not found\n")
+			records := readRecords(t, file)
+			require.Len(t, records, 1)
+			assert.Equal(t, semconv.ClassConnectionFailed.String(), text(&records[0], semconv.FailureClassKey))
+		})
+	}
+}
+
+// A server with the certificate of a company is reached as the agent itself would reach it.
+func TestRunTrustsTheAuthoritiesOfTheAgent(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewTLSServer(http.HandlerFunc(whole))
+	t.Cleanup(srv.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600))
+	for _, name := range []string{"NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := otelllm(t, []string{"OPENAI_BASE_URL=" + srv.URL + "/v1", name + "=" + ca}, append([]string{"run", "--"}, asking(t, "ask")...)...)
+			assert.Zero(t, p.run(t))
+			assert.Contains(t, p.stderr.String(), "1 run, 1 model call; ok")
+		})
+	}
 }
 
 // What this process was started to ignore, as by nohup, its command ignores too.
@@ -139,18 +256,20 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	assert.Equal(t, "alive\n", p.stdout.String())
 }
 
-// The command's requests end with an error, and not never, if the program is killed.
+// The command does not go on without the program, if that is killed: its requests would find
+// nothing where they are sent to.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{}, 1)
 	srv := model(t, func(w http.ResponseWriter, r *http.Request) { begin(w); began <- struct{}{}; silent(w, r) })
 	p := otelllm(t, asks(srv), append([]string{"run", "--"}, asking(t, "ask")...)...)
+	p.WaitDelay = patience // the command has the program's output
 	require.NoError(t, p.Start())
 	<-began
 	await(t, &p.stdout, canaryAnswer)
 	require.NoError(t, p.Process.Kill())
-	await(t, &p.stdout, "client: broken")
-	assert.Equal(t, -1, p.exit(t))
+	require.NotErrorIs(t, p.Wait(), exec.ErrWaitDelay, "the command has ended, and closed its output")
+	assert.Equal(t, -1, p.ProcessState.ExitCode())
 }
 
 // A command that is ended while its answer comes leaves a run behind that says so.

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -18,79 +22,161 @@ const summaryWidth = 84
 // maxSummaries bounds the runs that are described one by one.
 const maxSummaries = 10
 
-// printSummary prints what became of the runs: one line if all are well, and a paragraph for
-// each of the others. A command that succeeded may well have stopped what it did not need any
-// more, such as the title of a conversation. One that failed although all are well had another
-// reason, or could not read the answers.
-func printSummary(w io.Writer, records []report.Record, dropped, status int) {
-	succeeded := status == 0
-	if len(records) == 0 {
-		what := "no model call went through the proxy"
-		if !succeeded {
-			what = "no model call went through the proxy before the command failed"
-		}
-		fmt.Fprintln(w, "otelllm: "+what)
-		return
-	}
-	var runs, calls, tools, recovered, stopped int
-	unclear := make(map[string]bool) // the ids of runs
-	var unwell, warned []*report.Record
-	for i := range records {
-		r := &records[i]
+// summary is what `otelllm run` says at its end.
+type summary struct {
+	ending   *ending
+	records  []report.Record // the first run first; as the command's end corrects them
+	requests int             // that went through the proxy, also those that are no model calls
+	why      []string        // reasons why none did, each a sentence that says what to do
+	dropped  int             // spans of runs for which there was no room in memory
+	failOn   string          // the exit status is statusFailOn because of it; "" if it is not
+	more     string          // how to see more
+	now      time.Time
+}
+
+// counts are how the runs, and the model calls without a run, ended.
+type counts struct {
+	runs, calls, tools int
+	stopped            int             // by the command, which succeeded
+	asked              int             // how often the same was asked although the answer came whole
+	unclear            map[string]bool // the ids of runs
+	unwell, warned     []*report.Record
+	recovered          []*report.Record
+}
+
+// count looks at the records. A command that succeeded may well have stopped what it did not
+// need any more, such as the title of a conversation.
+func (s *summary) count() *counts {
+	c := &counts{unclear: make(map[string]bool)}
+	for i := range s.records {
+		r := &s.records[i]
+		c.calls += len(requestsOf(r))
 		if r.Kind == report.RecordRun {
-			runs++
-			calls += len(r.Requests)
-			tools += len(r.Tools)
-		} else {
-			calls++
+			c.runs++
+			c.tools += len(r.Tools)
+		}
+		if text(r, semconv.RunWarningKey) != "" {
+			c.warned = append(c.warned, r)
 		}
 		outcome := text(r, semconv.RunOutcomeKey)
-		if text(r, semconv.RunWarningKey) != "" {
-			warned = append(warned, r)
-		}
 		switch {
 		case outcome == semconv.RunOutcomeRecovered.String():
-			recovered++
-		case well(r) && r.Attributes[string(semconv.RunInferredKey)] == true && outcome == "":
-			unclear[text(r, semconv.RunIDKey)] = true // of the run that the model call belongs to, nothing is claimed
-		case succeeded && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
-			stopped++
+			c.recovered = append(c.recovered, r)
+		case unclear(r):
+			c.unclear[cmp.Or(text(r, semconv.RunIDKey), r.SpanID)] = true // nothing is claimed of the run that it belongs to
+		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
+			c.stopped++
 		case !well(r):
-			unwell = append(unwell, r)
+			c.unwell = append(c.unwell, r)
+		default:
+			c.asked = max(c.asked, r.Asked())
 		}
 	}
-	line := "otelllm: " + joined(counted(runs, "run"), counted(calls, "model call"), counted(tools, "tool call"))
-	if stopped > 0 {
-		line += fmt.Sprintf(" (%d stopped by the command)", stopped)
+	return c
+}
+
+// unclear reports whether it is not known how the run of a model call ended: the call belongs to a
+// run of which nothing is claimed, its answer asks for tools and nothing followed or could not be
+// read to its end, or it is a redirect.
+func unclear(r *report.Record) bool {
+	return r.Kind == report.RecordRequest && well(r) && (r.Number(semconv.StreamToolCallsKey) > 0 || r.Attributes[string(semconv.RunInferredKey)] == true || r.Unfollowed() || r.Unreadable())
+}
+
+// print prints what became of the runs: one line if all are well, and a paragraph for each of the
+// others.
+func (s *summary) print(w io.Writer) {
+	c := s.count()
+	if len(s.records) == 0 {
+		line := "no model call went through the proxy"
+		if s.requests > 0 {
+			line = counted(s.requests, "request") + " went through the proxy, and no model was called"
+		}
+		if words := s.ending.words(nil, false); words != "" {
+			line += "; " + words
+		}
+		fmt.Fprintln(w, "otelllm: "+line)
+		for _, why := range s.why {
+			fmt.Fprintf(w, "otelllm: why: %s\n", why)
+		}
+	} else {
+		line := joined(counted(c.runs, "run"), counted(c.calls, "model call"), counted(c.tools, "tool call"))
+		if c.stopped > 0 {
+			line += fmt.Sprintf(" (%d stopped by the command)", c.stopped)
+		}
+		fmt.Fprintf(w, "otelllm: %s; %s\n", line, strings.Join(s.said(c), "; "))
 	}
-	var said []string
-	if len(unwell) > 0 {
-		said = append(said, did(len(unwell))+" not end well")
-	}
-	if n := len(unclear); n > 0 {
-		said = append(said, "it is not known how "+counted(n, "run")+" ended")
-	}
-	switch {
-	case len(said) > 0:
-	case recovered > 0 && len(warned) > 0:
-		said = append(said, "recovered from failures on the way, with "+counted(len(warned), "warning"))
-	case len(warned) > 0:
-		said = append(said, counted(len(warned), "warning"))
-	case recovered > 0 && succeeded:
-		said = append(said, "ok, recovered from failures on the way")
-	case recovered > 0:
-		said = append(said, "recovered from failures on the way")
-	case succeeded:
-		said = append(said, "ok")
-	}
-	if !succeeded && len(unwell) == 0 && len(unclear) == 0 {
-		said = append(said, fmt.Sprintf("the command exited with status %d although every model call was answered", status))
-	}
-	fmt.Fprintf(w, "%s; %s\n", line, strings.Join(said, "; "))
-	printUnwell(w, append(unwell, wellButWarned(warned)...))
-	if dropped > 0 {
+	s.printUnwell(w, append(c.unwell, wellButWarned(c.warned)...))
+	if s.dropped > 0 {
 		fmt.Fprintf(w, "  the oldest runs are not shown: there were more than are kept in memory\n")
 	}
+	if s.failOn != "" {
+		fmt.Fprintf(w, "otelllm: exit status %d, because of --fail-on %s\n", statusFailOn, s.failOn)
+	}
+	if len(c.unwell)+len(c.warned) > 0 && s.more != "" {
+		fmt.Fprintf(w, "otelllm: %s\n", s.more)
+	}
+}
+
+// said returns what is said of all runs together. "ok" is said only of runs that ended well, of
+// which nothing else has to be said.
+func (s *summary) said(c *counts) (said []string) {
+	allWell := len(c.unwell) == 0 && len(c.unclear) == 0
+	if len(c.unwell) > 0 {
+		said = append(said, did(len(c.unwell))+" not end well")
+	}
+	if n := len(c.unclear); n > 0 {
+		said = append(said, "it is not known how "+counted(n, "run")+" ended")
+	}
+	words := s.ending.words(s.records, allWell)
+	if allWell && words == "" && len(c.warned) == 0 && c.asked == 0 {
+		said = append(said, "ok")
+	}
+	if len(c.recovered) > 0 {
+		said = append(said, recoveredFrom(c.recovered))
+	}
+	if c.asked > 0 {
+		said = append(said, fmt.Sprintf("the same was asked %d times although the answer came whole", c.asked))
+	}
+	if n := len(c.warned); n > 0 {
+		said = append(said, counted(n, "warning"))
+	}
+	if words != "" {
+		said = append(said, words)
+	}
+	return said
+}
+
+// recoveredFrom says what runs recovered from.
+func recoveredFrom(runs []*report.Record) string {
+	times := make(map[string]int)
+	var causes []string
+	for _, run := range runs {
+		for _, r := range run.Requests {
+			cause := causeWords(&r)
+			if cause == "" {
+				continue
+			}
+			if times[cause]++; times[cause] == 1 {
+				causes = append(causes, cause)
+			}
+		}
+	}
+	if len(causes) == 0 {
+		return "recovered from failures on the way"
+	}
+	for i, cause := range causes {
+		causes[i] = fmt.Sprintf("%d × %s", times[cause], cause)
+	}
+	return "recovered from " + strings.Join(causes, ", ")
+}
+
+// causeWords returns the cause of a failure, or else its class, in words; "" if nothing failed.
+func causeWords(r *report.Record) string {
+	class, cause := text(r, semconv.FailureClassKey), text(r, semconv.FailureCauseKey)
+	if class != "" && (cause == "" || cause == semconv.CauseUnknown.String()) {
+		cause = class
+	}
+	return strings.ReplaceAll(cause, "_", " ")
 }
 
 // wellButWarned returns those of the runs with a warning that ended well.
@@ -103,15 +189,17 @@ func wellButWarned(warned []*report.Record) (list []*report.Record) {
 	return list
 }
 
-// printUnwell describes runs that did not end well, or that have a warning. Those of which the same is said are
-// described once.
-func printUnwell(w io.Writer, list []*report.Record) {
+// printUnwell describes runs that did not end well, or that have a warning. Those of which the
+// same is said are described once.
+func (s *summary) printUnwell(w io.Writer, list []*report.Record) {
 	times := make(map[string]int)
+	first := make(map[string]*report.Record)
 	var texts []string
 	for _, r := range list {
 		var b strings.Builder
-		describe(&b, r)
+		s.describe(&b, r)
 		if times[b.String()]++; times[b.String()] == 1 {
+			first[b.String()] = r
 			texts = append(texts, b.String())
 		}
 	}
@@ -120,39 +208,70 @@ func printUnwell(w io.Writer, list []*report.Record) {
 			fmt.Fprintf(w, "  and %d more; --json FILE has them all\n", len(texts)-i)
 			return
 		}
-		fmt.Fprint(w, text)
+		r := first[text]
+		head := verdictOf(r)
 		if n := times[text]; n > 1 {
-			field(w, "", fmt.Sprintf("(%d times)", n))
+			head += fmt.Sprintf(" (%d times)", n)
 		}
-		fmt.Fprintln(w)
+		field(w, r.Start.Local().Format(time.TimeOnly), head, 1)
+		fmt.Fprintln(w, text)
 	}
 }
 
-// well reports whether nothing has to be said of a record.
-func well(r *report.Record) bool {
-	switch text(r, semconv.RunOutcomeKey) {
-	case semconv.RunOutcomeSucceeded.String(), semconv.RunOutcomeRecovered.String(), semconv.RunOutcomeWaiting.String():
-		return true
-	case "":
-		return text(r, semconv.FailureClassKey) == ""
-	default:
-		return false
-	}
-}
-
-// describe prints a run that did not end well, or that has a warning.
-func describe(w io.Writer, r *report.Record) {
+// verdictOf returns the verdict of a record in the vocabulary's words.
+func verdictOf(r *report.Record) string {
 	var verdict []string
 	for _, key := range []attribute.Key{semconv.RunOutcomeKey, semconv.FailureClassKey, semconv.FailureCauseKey} {
 		if value := text(r, key); value != "" {
 			verdict = append(verdict, value)
 		}
 	}
-	field(w, "verdict", strings.Join(verdict, " / "))
-	field(w, "what", text(r, semconv.FailureSummaryKey))
-	field(w, "warning", text(r, semconv.RunWarningKey))
-	field(w, "ran", strings.Join(ran(r), ", "))
-	field(w, "retry", retryWords[text(r, semconv.RetrySafetyKey)])
+	return strings.Join(verdict, " / ")
+}
+
+// describe prints what is said of a run that did not end well, or that has a warning: with its
+// verdict at most 12 lines.
+func (s *summary) describe(w io.Writer, r *report.Record) {
+	decisive := decisiveOf(r)
+	field(w, "where", strings.Join(where(r, decisive), " · "), 1)
+	field(w, "what", text(r, semconv.FailureSummaryKey), 4)
+	field(w, "warning", text(r, semconv.RunWarningKey), 3)
+	field(w, "ran", strings.Join(ran(r), ", "), 2)
+	retry := retryWordsOf(r, len(s.records) > 1)
+	if again := tryAgain(decisive, s.now); again != "" {
+		retry = joined(retry, again)
+	}
+	field(w, "retry", retry, 1)
+}
+
+// where returns the model, the tools that the answer asked for, the provider's id of the request,
+// and which attempt it was.
+func where(r, decisive *report.Record) []string {
+	list := []string{cmp.Or(text(decisive, otelsemconv.GenAIRequestModelKey), text(r, otelsemconv.GenAIRequestModelKey))}
+	list = append(list, names(decisive.Attributes[string(semconv.StreamToolCallNamesKey)])...)
+	list = append(list, text(decisive, semconv.RequestIDKey))
+	if n := decisive.Number(semconv.RequestAttemptKey); n > 1 {
+		list = append(list, fmt.Sprintf("attempt %d", n))
+	}
+	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// tryAgain says when the provider will take the request again; "" if it did not say, or will now.
+func tryAgain(r *report.Record, now time.Time) string {
+	seconds, _ := r.Attributes[string(semconv.RetryAfterKey)].(float64)
+	at := r.End.Add(time.Duration(seconds * float64(time.Second)))
+	left := at.Sub(now)
+	if seconds <= 0 || left <= 0 {
+		return ""
+	}
+	format := "15:04"
+	switch {
+	case left < 10*time.Minute:
+		format = time.TimeOnly
+	case left > 24*time.Hour:
+		format = "15:04 on 2 January"
+	}
+	return "try again at " + at.Local().Format(format) + " (in " + durationWords(left) + ")"
 }
 
 // retryWords say what to do.
@@ -160,6 +279,16 @@ var retryWords = map[string]string{
 	semconv.RetrySafetySafeAutoRetry.String():      "safe: run it again",
 	semconv.RetrySafetyUserConfirmedRetry.String(): "look first, then decide",
 	semconv.RetrySafetyNoRetry.String():            "do not run it again as it is",
+}
+
+// retryWordsOf says what to do after a run, or after a model call that belongs to no run that is
+// known. Beside others a verdict on such a call says nothing of what ran before it.
+func retryWordsOf(r *report.Record, besideOthers bool) string {
+	safety := text(r, semconv.RetrySafetyKey)
+	if r.Kind == report.RecordRequest && besideOthers && safety == semconv.RetrySafetySafeAutoRetry.String() {
+		return "safe for this model call alone: look at what ran before it"
+	}
+	return retryWords[safety]
 }
 
 // ran returns the tools of a run, with how each ended.
@@ -174,6 +303,8 @@ func ran(r *report.Record) []string {
 		}
 		if outcome := text(t, semconv.ToolOutcomeKey); outcome != "" {
 			name += " (" + outcome + ")"
+		} else if t.Scope == turns.ScopeName && t.End.Unix() <= 0 {
+			name += " (may have run)"
 		}
 		if counts[name]++; counts[name] == 1 {
 			list = append(list, name)
@@ -187,36 +318,19 @@ func ran(r *report.Record) []string {
 	return list
 }
 
-func field(w io.Writer, name, value string) {
-	for i, line := range report.Wrap(value, summaryWidth) {
+// field prints a value of at most this many lines beside its name.
+func field(w io.Writer, name, value string, lines int) {
+	wrapped := report.Wrap(value, summaryWidth)
+	if len(wrapped) > lines {
+		wrapped = wrapped[:lines]
+		wrapped[lines-1] += " …"
+	}
+	for i, line := range wrapped {
 		if i > 0 {
 			name = ""
 		}
 		fmt.Fprintf(w, "  %-8s %s\n", name, report.Printable(line))
 	}
-}
-
-// text returns an attribute that is a string, or "".
-func text(r *report.Record, key attribute.Key) string {
-	s, _ := r.Attributes[string(key)].(string)
-	return s
-}
-
-func counted(n int, what string) string {
-	if n == 0 {
-		return ""
-	}
-	return count(n, what)
-}
-
-func joined(parts ...string) string {
-	var list []string
-	for _, p := range parts {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return strings.Join(list, ", ")
 }
 
 func did(n int) string {

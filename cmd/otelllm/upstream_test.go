@@ -77,7 +77,7 @@ func TestProxySendsKeysToTheirUpstream(t *testing.T) {
 			paths := make(chan string, 1)
 			gateway := model(t, func(w http.ResponseWriter, r *http.Request) { paths <- r.URL.Path; whole(w, r) })
 			others := newElsewhere(t)
-			args := []string{"proxy", "--listen", "127.0.0.1:0", "--no-page"}
+			args := []string{"proxy", "--listen", "127.0.0.1:0"}
 			for _, u := range tt.upstream {
 				args = append(args, "--upstream", strings.Replace(u, "GATEWAY", gateway.URL, 1))
 			}

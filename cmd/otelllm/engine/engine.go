@@ -11,12 +11,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	noopmetric "go.opentelemetry.io/otel/metric/noop"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 )
@@ -34,9 +31,15 @@ type Config struct {
 	// Again removes the verdicts that spans come with, so that all are judged anew.
 	// Otherwise the verdicts of a Collector stay.
 	Again bool
+	// OwnSpans declares that all spans are of this project's library, and few at a time: no other
+	// instrumentation is looked for, and one goroutine judges them.
+	OwnSpans bool
 	// Logger gets the processor's log; nil for none.
 	Logger *zap.Logger
 }
+
+// ownDialect is the processor's name for the spans of this project's library.
+const ownDialect = "otelllm"
 
 // Engine is a running llm_classify. It is safe for concurrent use.
 type Engine struct{ processor processor.Traces }
@@ -66,6 +69,9 @@ func Start(ctx context.Context, config Config, next func(context.Context, ptrace
 	}
 	if config.Again {
 		cfg.IncomingVerdicts = "strip"
+	}
+	if config.OwnSpans {
+		cfg.Dialects, cfg.Shards = []string{ownDialect}, 1
 	}
 	logger := config.Logger
 	if logger == nil {
@@ -101,31 +107,6 @@ func (e *Engine) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 // Shutdown judges what is still held, as spans of runs that have not ended, and returns when
 // all of it has been passed on.
 func (e *Engine) Shutdown(ctx context.Context) error { return e.processor.Shutdown(ctx) }
-
-// NewExporter returns an exporter of the OpenTelemetry SDK that hands spans to e. Shutting it
-// down leaves e running.
-func (e *Engine) NewExporter() *otlptrace.Exporter {
-	return otlptrace.NewUnstarted(uploader{e})
-}
-
-// uploader gives the exporter's spans to an Engine.
-type uploader struct{ engine *Engine }
-
-func (uploader) Start(context.Context) error { return nil }
-func (uploader) Stop(context.Context) error  { return nil }
-
-// UploadTraces converts the spans by way of their encoding, which both sides have in common.
-func (u uploader) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	raw, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
-	if err != nil {
-		return err
-	}
-	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(raw)
-	if err != nil {
-		return err
-	}
-	return u.engine.ConsumeTraces(ctx, td)
-}
 
 // noHost is a Collector without extensions.
 type noHost struct{}

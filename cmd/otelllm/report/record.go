@@ -30,6 +30,9 @@ type Record struct {
 	ParentID string     `json:"parent_span_id,omitempty"`
 	Name     string     `json:"name"`
 	Service  string     `json:"service,omitempty"`
+	Scope    string     `json:"scope,omitempty"`     // the instrumentation
+	SpanKind string     `json:"span_kind,omitempty"` // of the span: client, server, internal
+	Failed   bool       `json:"error,omitempty"`     // its status is Error
 	Start    time.Time  `json:"start"`
 	End      time.Time  `json:"end"`
 
@@ -109,6 +112,7 @@ func (s *Span) record(kind RecordKind) Record {
 	out := Record{
 		Kind: kind, TraceID: s.TraceID.String(), SpanID: s.ID.String(),
 		Name: s.Name, Service: s.Service, Start: s.Start.UTC(), End: s.End.UTC(),
+		Scope: s.Scope, SpanKind: nameOfKind(s.Kind), Failed: s.Status == ptrace.StatusCodeError,
 		Attributes: allowed(s.Attributes), Events: s.Events,
 	}
 	if !s.Parent.IsEmpty() {

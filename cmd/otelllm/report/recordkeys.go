@@ -19,7 +19,9 @@ var recordKeys = keySet(
 	semconv.ProviderErrorInBandKey, semconv.ProviderErrorHistoryKey, semconv.ProviderErrorIntermediaryKey,
 	semconv.RequestAttemptKey, semconv.RequestBackgroundKey, semconv.RequestIDKey,
 	semconv.RequestProviderToolsKey, semconv.HistoryToolCallsKey, semconv.HistoryToolOutputsKey, semconv.HistoryEndsWithOutputsKey,
-	semconv.HistoryMissingOutputsKey, semconv.RetryAfterKey, semconv.RetrySafetyKey, semconv.RetryReasonKey,
+	semconv.HistoryMissingOutputsKey, semconv.RetryAfterKey, semconv.RetrySafetyKey, semconv.RetryReasonKey, semconv.RetryDecisionKey, semconv.RetryWaitKey,
+	semconv.ResumeSendKey, semconv.ResumeAskKey, semconv.ResumeWaitKey, semconv.ResumeMoreKey, semconv.ResumeRanIDsKey, semconv.ResumeRanNamesKey, semconv.ResumeRanOutputsKey,
+	semconv.ResumeMayHaveRunIDsKey, semconv.ResumeMayHaveRunNamesKey, semconv.ResumeNeverRanIDsKey, semconv.ResumeNeverRanNamesKey,
 	semconv.RunIDKey, semconv.RunRequestsKey, semconv.RunToolsKey, semconv.RunInferredKey, semconv.RunEndKey,
 	semconv.RunPreviousKey, semconv.RunForgottenCallsKey, semconv.RunWarningKey,
 	semconv.RunLoopKey, semconv.RunOutcomeKey, semconv.RunTimelineKey, semconv.RunRecoveredFailuresKey,
@@ -59,6 +61,7 @@ var recordEvents = map[string]bool{
 	semconv.EventWatchdogFired:            true,
 	semconv.EventToolOutputSent:           true,
 	semconv.EventToolOutputFailed:         true,
+	semconv.EventRetryDecided:             true,
 }
 
 func keySet(keys ...attribute.Key) map[string]bool {

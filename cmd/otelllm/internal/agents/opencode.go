@@ -3,7 +3,6 @@ package agents
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,35 +27,51 @@ type opencodeConfig struct {
 	} `json:"provider"`
 }
 
-const opencodeContent = "OPENCODE_CONFIG_CONTENT"
+// opencodeKind is opencode, or a program that was made of it.
+type opencodeKind struct {
+	name string // of its files, and of its folders
+	vars string // what its variables begin with
+}
+
+func setOpencode(b *builder) error { return b.setOpencode(opencodeKind{"opencode", "OPENCODE"}) }
+func setKilo(b *builder) error     { return b.setOpencode(opencodeKind{"kilo", "KILO"}) }
 
 // setOpencode gives opencode its base URLs in OPENCODE_CONFIG_CONTENT, which takes precedence
 // over its files. Providers that the files give a base URL keep it, through the proxy.
-func setOpencode(b *builder) error {
+func (b *builder) setOpencode(kind opencodeKind) error {
+	opencodeContent := kind.vars + "_CONFIG_CONTENT"
 	content := map[string]any{}
-	var sources [][]byte
-	for _, path := range b.opencodeFiles() {
+	type source struct {
+		name string
+		text []byte
+	}
+	var sources []source
+	for _, path := range b.opencodeFiles(kind) {
 		if raw, err := os.ReadFile(path); err == nil {
-			sources = append(sources, raw)
+			sources = append(sources, source{path, raw})
 		}
 	}
 	if own := b.env(opencodeContent); own != "" {
 		if json.Unmarshal(jsonc.ToJSON([]byte(own)), &content) != nil {
-			return errors.New(opencodeContent + " is not JSON")
+			return notJSON(opencodeContent)
 		}
-		sources = append(sources, []byte(own))
+		sources = append(sources, source{opencodeContent, []byte(own)})
 	}
 	configured := map[string]string{}
 	for _, source := range sources {
 		var config opencodeConfig
-		if json.Unmarshal(jsonc.ToJSON(source), &config) != nil {
-			return errors.New("its configuration is not JSON")
+		if json.Unmarshal(jsonc.ToJSON(source.text), &config) != nil {
+			return notJSON(source.name)
 		}
 		for id, p := range config.Provider {
 			configured[id] = cmp.Or(p.Options.BaseURL, configured[id])
 		}
 	}
 	bases := b.opencodeBases(configured)
+	if b.opencodeUsesChatGPT(kind) && configured["openai"] == "" && b.upstream("openai") == nil {
+		delete(bases, "openai")
+		b.note("OpenAI is signed in to with ChatGPT, whose calls go to another host whatever the base URL: they are left alone")
+	}
 	for id, base := range bases {
 		object(object(object(content, "provider"), id), "options")["baseURL"] = base
 	}
@@ -90,28 +105,37 @@ func (b *builder) opencodeBases(configured map[string]string) map[string]string 
 	return bases
 }
 
+// opencodeUsesChatGPT reports whether its sign-in to OpenAI is one with ChatGPT.
+func (b *builder) opencodeUsesChatGPT(kind opencodeKind) bool {
+	raw, err := os.ReadFile(filepath.Join(cmp.Or(b.env("XDG_DATA_HOME"), filepath.Join(b.Home, ".local", "share")), kind.name, "auth.json"))
+	var signIns map[string]struct {
+		Type string `json:"type"`
+	}
+	return err == nil && json.Unmarshal(raw, &signIns) == nil && signIns["openai"].Type == "oauth"
+}
+
 // opencodeFiles returns the files of opencode's configuration, what takes precedence last.
-func (b *builder) opencodeFiles() []string {
+func (b *builder) opencodeFiles(kind opencodeKind) []string {
 	config := cmp.Or(b.env("XDG_CONFIG_HOME"), filepath.Join(b.Home, ".config"))
-	dirs := []string{filepath.Join(config, "opencode")}
+	dirs := []string{filepath.Join(config, kind.name)}
 	var up []string
 	for dir := b.Dir; dir != "" && len(up) < 2*maxParents; dir = filepath.Dir(dir) {
-		up = append(up, filepath.Join(dir, ".opencode"), dir)
+		up = append(up, filepath.Join(dir, "."+kind.name), dir)
 		if dir == filepath.Dir(dir) {
 			break
 		}
 	}
 	slices.Reverse(up)
 	dirs = append(dirs, up...)
-	if own := b.env("OPENCODE_CONFIG_DIR"); own != "" {
+	if own := b.env(kind.vars + "_CONFIG_DIR"); own != "" {
 		dirs = append(dirs, own)
 	}
 	var files []string
 	for i, dir := range dirs {
-		if i == 1 && b.env("OPENCODE_CONFIG") != "" {
-			files = append(files, b.env("OPENCODE_CONFIG"))
+		if own := b.env(kind.vars + "_CONFIG"); i == 1 && own != "" {
+			files = append(files, own)
 		}
-		for _, name := range []string{"config.json", "opencode.json", "opencode.jsonc"} {
+		for _, name := range []string{"config.json", kind.name + ".json", kind.name + ".jsonc"} {
 			if name == "config.json" && i > 0 {
 				continue
 			}

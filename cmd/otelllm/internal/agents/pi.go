@@ -88,7 +88,7 @@ func readPiModels(path string) (map[string]string, error) {
 		} `json:"providers"`
 	}
 	if json.Unmarshal(jsonc.ToJSON(raw), &models) != nil {
-		return nil, errors.New("models.json is not JSON")
+		return nil, notJSON(path)
 	}
 	for id, p := range models.Providers {
 		if p.BaseURL != "" {

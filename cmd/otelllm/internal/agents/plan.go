@@ -49,6 +49,12 @@ type Plan struct {
 	Routes []Route
 	Rests  []Rest
 	Notes  []string // what the user should know, without values of variables
+
+	// Getenv returns a variable of the environment that the agent gets; "": it is not set.
+	Getenv func(name string) string
+
+	home, dir string
+	at        place
 }
 
 // Prepare returns the plan for a command. It reads the agent's configuration for base URLs,
@@ -57,7 +63,10 @@ func Prepare(c Command) (*Plan, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("no command is given")
 	}
-	agent := byCommand(c.Args[0])
+	agent, at, found := locate(c.Args)
+	if !found {
+		agent, _ = ByName(Generic)
+	}
 	if c.Agent != "" {
 		var ok bool
 		if agent, ok = ByName(c.Agent); !ok {
@@ -69,7 +78,8 @@ func Prepare(c Command) (*Plan, error) {
 			return nil, fmt.Errorf("unknown provider %q: known are %s", name, strings.Join(ProviderNames(), ", "))
 		}
 	}
-	b := &builder{Command: c, plan: &Plan{Agent: agent, Args: slices.Clone(c.Args), Env: slices.Clone(c.Env)}}
+	b := &builder{Command: c, at: at, plan: &Plan{Agent: agent, Args: slices.Clone(c.Args), Env: slices.Clone(c.Env), home: c.Home, dir: c.Dir, at: at}}
+	b.plan.Getenv = b.env
 	for i := range providers {
 		b.variables(&providers[i])
 	}
@@ -85,17 +95,31 @@ func Prepare(c Command) (*Plan, error) {
 		b.plan.Rests = append(b.plan.Rests, Rest{URL: all})
 	}
 	b.exceptLoopback()
+	if b.env("NODE_TLS_REJECT_UNAUTHORIZED") == "0" {
+		b.note("NODE_TLS_REJECT_UNAUTHORIZED=0 is not followed: certificates are verified; set NODE_EXTRA_CA_CERTS to the file of the authority")
+	}
 	return b.plan, nil
+}
+
+// notJSON is the error for a configuration that cannot be read. It says nothing of what is in it.
+func notJSON(name string) error {
+	return fmt.Errorf("%s is not valid JSON: mend it, or run the agent without otelllm to see what it says", name)
 }
 
 // builder makes a plan.
 type builder struct {
 	Command
 	plan *Plan
+	at   place // where the command names the agent
 }
 
 // env returns a variable of the command's environment.
 func (b *builder) env(name string) string {
+	for _, i := range slices.Backward(b.at.assigned) {
+		if value, ok := strings.CutPrefix(b.plan.Args[i], name+"="); ok {
+			return value
+		}
+	}
 	for _, kv := range slices.Backward(b.plan.Env) {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
 			return value
@@ -104,8 +128,13 @@ func (b *builder) env(name string) string {
 	return ""
 }
 
-// setenv sets a variable of the command's environment.
+// setenv sets a variable of the command's environment, also where the command sets it: env NAME=VALUE.
 func (b *builder) setenv(name, value string) {
+	for _, i := range b.at.assigned {
+		if strings.HasPrefix(b.plan.Args[i], name+"=") {
+			b.plan.Args[i] = name + "=" + value
+		}
+	}
 	b.plan.Env = slices.DeleteFunc(b.plan.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 	b.plan.Env = append(b.plan.Env, name+"="+value)
 }
@@ -120,21 +149,54 @@ func (b *builder) variables(p *provider) {
 	if !given {
 		taken = b.keep(p.Name, p.Vars)
 	}
+	if given {
+		b.setAll(p, b.base(p))
+		return
+	}
+	if taken {
+		return
+	}
+	elsewhere, ok := b.plan.Agent.elsewhere[p.Name]
 	file, name := b.dotenv(p.Vars)
-	switch {
-	case given || !taken && file == "":
-		for _, name := range p.Vars {
-			b.setenv(name, b.base(p))
+	switch other := b.firstSet(p.Unless); {
+	case file == "" && ok:
+		if base, ok := b.through(p.Name, elsewhere); ok {
+			b.setAll(p, base)
 		}
-	case !taken:
+	case file == "" && other != "":
+		b.note("%s is set, and some programs would send its key to what %s names; so that is not set, and %s's own API is left alone; to include it, add --upstream %s=%s", other, p.Vars[0], p.Name, p.Name, p.URL)
+	case file == "":
+		b.setAll(p, b.base(p))
+	default:
 		b.note("%s sets %s, so calls of that provider are left alone; to include them, add --upstream %s=URL", file, name, p.Name)
 	}
+}
+
+// setAll sets the variables of a provider.
+func (b *builder) setAll(p *provider, base string) {
+	for _, name := range p.Vars {
+		b.setenv(name, base)
+	}
+}
+
+// firstSet returns the first of the variables that the user has set, or "".
+func (b *builder) firstSet(names []string) string {
+	i := slices.IndexFunc(names, func(name string) bool { return b.env(name) != "" })
+	if i < 0 {
+		return ""
+	}
+	return names[i]
 }
 
 // leaveAlone takes back what variables has set for a provider.
 func (b *builder) leaveAlone(p *provider) {
 	for _, name := range slices.Concat(p.Vars, p.Own) {
 		b.plan.Env = slices.DeleteFunc(b.plan.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	}
+	for _, i := range b.at.assigned {
+		if name, _, _ := strings.Cut(b.Args[i], "="); slices.Contains(p.Vars, name) || slices.Contains(p.Own, name) {
+			b.plan.Args[i] = b.Args[i]
+		}
 	}
 	for _, kv := range b.Env {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains(p.Vars, name) || slices.Contains(p.Own, name) {
@@ -155,6 +217,10 @@ func (b *builder) keep(provider string, names []string) bool {
 			continue
 		}
 		taken = true
+		if name == bedrockVar && b.signs() {
+			b.note("%s is left alone: the signature of requests to Bedrock is for its host", name)
+			continue
+		}
 		if base, ok := b.through(provider, value); ok {
 			b.setenv(name, base)
 		} else {
@@ -162,6 +228,18 @@ func (b *builder) keep(provider string, names []string) bool {
 		}
 	}
 	return taken
+}
+
+// chatGPTPath ends the base URL of the model calls of ChatGPT's subscribers. Nothing follows it
+// in their base URL, as /v1 does elsewhere.
+const chatGPTPath = "/backend-api/codex"
+
+// bedrockVar is the base URL of Bedrock for Anthropic's SDKs and for Claude Code.
+const bedrockVar = "ANTHROPIC_BEDROCK_BASE_URL"
+
+// signs reports whether requests to Bedrock are signed, which covers their host.
+func (b *builder) signs() bool {
+	return b.env("AWS_BEARER_TOKEN_BEDROCK") == "" && !isTrue(b.env("CLAUDE_CODE_SKIP_BEDROCK_AUTH"))
 }
 
 // upstream returns what the user has given as the provider's URL, or nil.
@@ -179,6 +257,9 @@ func (b *builder) base(p *provider) string {
 		target.Path, target.RawPath = rest, ""
 	}
 	prefix := b.prefix(p.Name, target)
+	if strings.HasSuffix(strings.TrimSuffix(target.Path, "/"), chatGPTPath) {
+		return b.Proxy.String() + prefix // it is a base URL as it is
+	}
 	for _, r := range p.routes(prefix, target)[1:] {
 		if !slices.ContainsFunc(b.plan.Routes, func(have Route) bool { return have.Prefix == r.Prefix }) {
 			b.plan.Routes = append(b.plan.Routes, r)
@@ -241,9 +322,9 @@ func (b *builder) note(format string, args ...any) {
 }
 
 // exceptLoopback keeps the command's requests to the proxy away from an HTTP proxy of the
-// environment.
+// environment. Claude Code, Gemini CLI and Qwen Code use that of HTTPS for HTTP as well.
 func (b *builder) exceptLoopback() {
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"} {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 		if b.env(name) == "" {
 			continue
 		}
@@ -259,6 +340,43 @@ func (b *builder) exceptLoopback() {
 
 // after inserts arguments after the agent's own name in the command.
 func (b *builder) after(args ...string) {
-	at := slices.IndexFunc(b.plan.Args, b.plan.Agent.startedBy)
-	b.plan.Args = slices.Insert(b.plan.Args, max(at, 0)+1, args...)
+	if len(args) == 0 {
+		return
+	}
+	if b.at.ends == nil {
+		b.plan.Args = slices.Insert(b.plan.Args, b.at.arg+1, args...)
+		return
+	}
+	var words strings.Builder
+	for _, arg := range args {
+		words.WriteString(" " + quoted(arg))
+	}
+	line := b.plan.Args[b.at.arg]
+	for _, end := range slices.Backward(b.at.ends) {
+		line = line[:end] + words.String() + line[end:]
+	}
+	b.plan.Args[b.at.arg] = line
+}
+
+// args returns the agent's own arguments.
+func (b *builder) args() []string {
+	if b.at.ends != nil {
+		return b.at.line
+	}
+	return b.plan.Args[b.at.arg+1:]
+}
+
+// flag returns the last value of a flag of the agent's, or "".
+func (b *builder) flag(names ...string) (value string) {
+	args := b.args()
+	for i, arg := range args {
+		name, assigned, ok := strings.Cut(arg, "=")
+		switch {
+		case ok && strings.HasPrefix(name, "--") && slices.Contains(names, name):
+			value = assigned
+		case !ok && slices.Contains(names, arg) && i+1 < len(args):
+			value = args[i+1]
+		}
+	}
+	return value
 }

@@ -170,6 +170,11 @@ func TestLoopbackGoesThroughNoOtherProxy(t *testing.T) {
 	p := prepare(t, c)
 	assert.Equal(t, ".internal,127.0.0.1", env(p, "NO_PROXY"))
 	assert.Equal(t, "127.0.0.1", env(p, "no_proxy"))
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "all_proxy"} {
+		c := command(t, "agent")
+		c.Env = append(c.Env, name+"=http://proxy.example:3128")
+		assert.Equal(t, "127.0.0.1", env(prepare(t, c), "NO_PROXY"), name)
+	}
 	c.Env = append(c.Env, "no_proxy=*")
 	assert.Equal(t, "*", env(prepare(t, c), "no_proxy"))
 }

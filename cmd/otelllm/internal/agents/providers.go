@@ -11,6 +11,10 @@ type provider struct {
 	// Own are variables that are routed where they are set, and left alone otherwise,
 	// because there is no default for them.
 	Own []string
+	// Unless are variables that say that a program may call another service with the provider's
+	// SDK. If one is set there is no default: Azure's client in OpenAI's SDK for Node sends its
+	// key to OPENAI_BASE_URL.
+	Unless []string
 }
 
 // providers is the table of providers. The variables are those of the providers' SDKs and of
@@ -18,11 +22,11 @@ type provider struct {
 var providers = []provider{
 	{
 		Name: "openai", URL: "https://api.openai.com", Path: "/v1", Vars: []string{"OPENAI_BASE_URL", "OPENAI_API_BASE"},
-		Own: []string{"AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"},
+		Own: []string{"AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"}, Unless: []string{"AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"},
 	},
 	{
 		Name: "anthropic", URL: "https://api.anthropic.com", Vars: []string{"ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"},
-		Own: []string{"ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_FOUNDRY_BASE_URL"},
+		Own: []string{bedrockVar, "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_FOUNDRY_BASE_URL"},
 	},
 	{
 		Name: "gemini", URL: "https://generativelanguage.googleapis.com", Vars: []string{"GOOGLE_GEMINI_BASE_URL"},

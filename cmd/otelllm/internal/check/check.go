@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -12,7 +13,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/input"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -43,9 +43,12 @@ func (f *Finding) lacks() bool {
 // Problem reports whether the span lacks what a verdict needs, or contradicts itself.
 func (f *Finding) Problem() bool { return f.lacks() || len(f.Contradictions) > 0 }
 
+// Trace is the spans of a trace.
+type Trace interface{ All() iter.Seq[ptrace.Span] }
+
 // Traces checks the spans of each trace, and counts those that are not a model call, a tool
 // or a run.
-func Traces(traces []*input.Trace) (findings []Finding, others int) {
+func Traces[T Trace](traces []T) (findings []Finding, others int) {
 	for _, t := range traces {
 		found, rest := examine(t)
 		findings = append(findings, found...)
@@ -56,10 +59,10 @@ func Traces(traces []*input.Trace) (findings []Finding, others int) {
 
 // examine checks the spans of a trace, ordered by start time, and counts those that are
 // not a model call, a tool or a run.
-func examine(t *input.Trace) (findings []Finding, others int) {
+func examine(t Trace) (findings []Finding, others int) {
 	var spans []spanFacts
 	hasRun, hasTool := false, false
-	parents := make(map[pcommon.SpanID]pcommon.SpanID, t.Spans)
+	parents := make(map[pcommon.SpanID]pcommon.SpanID)
 	requests, runs := make(map[pcommon.SpanID]bool), make(map[pcommon.SpanID]bool)
 	for span := range t.All() {
 		s := readFacts(span)
@@ -78,7 +81,7 @@ func examine(t *input.Trace) (findings []Finding, others int) {
 		s := &spans[i]
 		s.tools = hasTool
 		s.run = hasRun && !runs[s.span.ParentSpanID()] && !beneath(s.span, parents, requests)
-		f := Finding{TraceID: t.ID.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
+		f := Finding{TraceID: s.span.TraceID().String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
 		f.checkFacts(s)
 		f.Unknown = s.unknown()
 		f.Contradictions = append(f.Contradictions, s.contradictions()...)

@@ -11,7 +11,7 @@ import (
 // namespaces are the vocabulary's own namespaces.
 var namespaces = []string{
 	"llm.stream.", "llm.transport.", "llm.provider.", "llm.provider_error.", "llm.abort.", "llm.watchdog.", "llm.retry.",
-	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.", "llm.connection.",
+	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.", "llm.connection.", "llm.resume.",
 }
 
 // verdictNames are attributes of verdicts: they are not facts, and not mistakes.
@@ -20,6 +20,9 @@ var verdictNames = []string{
 	string(semconv.HistoryMissingOutputsKey), string(semconv.RunForgottenCallsKey), string(semconv.RunWarningKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
 	string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey), string(semconv.FailureOriginKey),
 	string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey), string(semconv.FailureEvidenceKey),
+	string(semconv.ResumeSendKey), string(semconv.ResumeAskKey), string(semconv.ResumeWaitKey), string(semconv.ResumeMoreKey),
+	string(semconv.ResumeRanIDsKey), string(semconv.ResumeRanNamesKey), string(semconv.ResumeRanOutputsKey),
+	string(semconv.ResumeMayHaveRunIDsKey), string(semconv.ResumeMayHaveRunNamesKey), string(semconv.ResumeNeverRanIDsKey), string(semconv.ResumeNeverRanNamesKey),
 	string(semconv.FailureMissingEvidenceKey), string(semconv.ClassificationTriggerKey), string(semconv.ClassificationStatusSetKey), string(semconv.ClassificationRulesetKey),
 }
 

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
+	"time"
 )
 
 // Exit statuses of a shell for a command that does not start.
@@ -28,10 +30,31 @@ var ignored = func() (list []os.Signal) {
 	return list
 }()
 
-// Run runs a command with this process's standard input, output and error, and returns its
-// exit status: 128 and the signal's number if a signal ended it. Signals that are sent to
-// this process are passed on to the command. The error is set if the command did not start.
-func Run(args, env []string) (int, error) {
+// Ended is how a command ended.
+type Ended struct {
+	// Code is the exit status as a shell reports it: 128 and the signal's number if a signal
+	// ended it.
+	Code int
+	// Signal is the number of the signal that ended it; 0 for none.
+	Signal int
+	// At is when it ended.
+	At time.Time
+	// Interrupted is when the first Ctrl-C came from the terminal; zero if none did.
+	Interrupted time.Time
+	// Told is that a signal to end was sent to this process, and passed on.
+	Told bool
+}
+
+// Deliberate reports whether the command was made to end before it did so by itself.
+func (e *Ended) Deliberate() bool { return e.Told || !e.Interrupted.IsZero() }
+
+// Run runs a command with this process's standard input, output and error. Signals that are
+// sent to this process are passed on to the command, and the command is ended if this process
+// is killed. The error is set if the command did not start.
+func Run(args, env []string) (Ended, error) {
+	// On Linux the command's parent is the thread that starts it: it must not end before.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -41,32 +64,40 @@ func Run(args, env []string) (int, error) {
 	if len(ignored) > 0 {
 		signal.Ignore(ignored...)
 	}
-	if err := cmd.Start(); err != nil {
+	release, err := startBound(cmd)
+	if err != nil {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			return StatusNotFound, err
+			return Ended{Code: StatusNotFound}, err
 		}
-		return StatusNotExecutable, err
+		return Ended{Code: StatusNotExecutable}, err
 	}
+	defer release()
 	ended := make(chan struct{})
 	stopped := make(chan struct{})
+	var how Ended
 	go func() {
 		defer close(stopped)
-		passOn(signals, cmd.Process, ended)
+		passOn(signals, cmd.Process, ended, &how)
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	close(ended)
 	<-stopped
-	return status(cmd.ProcessState, err), nil
+	how.At = time.Now()
+	how.Code, how.Signal = status(cmd.ProcessState, err)
+	return how, nil
 }
 
 // passOn sends the command the signals that come, until it has ended. What the terminal
 // sends has reached the command already.
-func passOn(signals <-chan os.Signal, p *os.Process, ended <-chan struct{}) {
+func passOn(signals <-chan os.Signal, p *os.Process, ended <-chan struct{}, how *Ended) {
 	for {
 		select {
 		case s := <-signals:
 			if !fromTerminal(s) {
+				how.Told = how.Told || s == os.Interrupt || s == syscall.SIGTERM
 				_ = p.Signal(s) // fails only if the command has ended
+			} else if s == os.Interrupt && how.Interrupted.IsZero() {
+				how.Interrupted = time.Now()
 			}
 		case <-ended:
 			return
@@ -74,16 +105,16 @@ func passOn(signals <-chan os.Signal, p *os.Process, ended <-chan struct{}) {
 	}
 }
 
-// status returns the exit status as a shell reports it.
-func status(state *os.ProcessState, err error) int {
+// status returns the exit status as a shell reports it, and the signal.
+func status(state *os.ProcessState, err error) (code, signal int) {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+		return 128 + int(ws.Signal()), int(ws.Signal())
 	}
 	if code := state.ExitCode(); code >= 0 {
-		return code
+		return code, 0
 	}
 	if err != nil {
-		return 1
+		return 1, 0
 	}
-	return 0
+	return 0, 0
 }

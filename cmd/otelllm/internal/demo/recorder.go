@@ -9,10 +9,11 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
-	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/session"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/otelllm"
 )
@@ -34,7 +35,7 @@ func newRecorder(ctx context.Context) (*recorder, error) {
 		return nil, err
 	}
 	// All spans go to the engine together, at the end: those of the gateway as well.
-	r.provider = session.NewProvider("otelllm-demo",
+	r.provider = newProvider("otelllm-demo",
 		sdktrace.NewBatchSpanProcessor(r.engine.NewExporter(), sdktrace.WithBatchTimeout(time.Hour)))
 	r.inst = otelllm.New(otelllm.WithTracerProvider(r.provider))
 	return r, nil
@@ -79,4 +80,18 @@ func (r *recorder) startTool(ctx context.Context, call otelllm.ToolCall) (contex
 		return ctx, nil
 	}
 	return r.inst.StartTool(ctx, call)
+}
+
+// newProvider returns a provider that hands every span to p, whole. What the environment
+// says of sampling and of limits is for the programs that it is set for.
+func newProvider(service string, p sdktrace.SpanProcessor) *sdktrace.TracerProvider {
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.AlwaysSample()),
+		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
+			AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: -1, LinkCountLimit: -1,
+			AttributePerEventCountLimit: -1, AttributePerLinkCountLimit: -1,
+		}),
+		sdktrace.WithResource(resource.NewWithAttributes(otelsemconv.SchemaURL, otelsemconv.ServiceName(service))),
+		sdktrace.WithSpanProcessor(p),
+	)
 }

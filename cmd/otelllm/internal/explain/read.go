@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +21,7 @@ const maxLine = 64 << 20
 func ReadRecords(r io.Reader) (records []report.Record, ok bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
+	at := make(map[string]int) // of each span in records
 	for lines.Scan() {
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
@@ -32,6 +31,12 @@ func ReadRecords(r io.Reader) (records []report.Record, ok bool, err error) {
 		bad := json.Unmarshal(text, &record) != nil
 		switch {
 		case !bad && record.Kind != "" && record.TraceID != "":
+			span := record.TraceID + record.SpanID
+			if i, again := at[span]; again { // more has become known of it
+				records[i] = record
+				continue
+			}
+			at[span] = len(records)
 			records = append(records, record)
 		case len(records) == 0:
 			return nil, false, nil
@@ -41,28 +46,6 @@ func ReadRecords(r io.Reader) (records []report.Record, ok bool, err error) {
 		return nil, false, err
 	}
 	return records, len(records) > 0, nil
-}
-
-// Files returns the sources with each folder, such as that of --keep, replaced by the files in it.
-func Files(sources []string) ([]string, error) {
-	var all []string
-	for _, name := range sources {
-		info, err := os.Stat(name)
-		if err != nil || !info.IsDir() {
-			all = append(all, name) // its reader says what is wrong with it
-			continue
-		}
-		files, err := os.ReadDir(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range files {
-			if f.Type().IsRegular() {
-				all = append(all, filepath.Join(name, f.Name()))
-			}
-		}
-	}
-	return all, nil
 }
 
 // minPrefix is the fewest digits of an id that name a run.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -72,10 +73,39 @@ func Read(ctx context.Context, sources []string, o Options) (*Traces, error) {
 		o.MaxBytes = DefaultMaxBytes
 	}
 	all := &Traces{}
+	sources, err := Files(sources)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range sources {
 		s := &source{ctx: ctx, name: name, options: &o, all: all}
 		if err := s.read(); err != nil {
 			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Files returns the sources with each folder, such as that of --keep, replaced by the files in it.
+func Files(sources []string) ([]string, error) {
+	var all []string
+	for _, name := range sources {
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() {
+			all = append(all, name) // its reader says what is wrong with it
+			continue
+		}
+		files, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			all = append(all, name) // as above
+		}
+		for _, f := range files {
+			if f.Type().IsRegular() {
+				all = append(all, filepath.Join(name, f.Name()))
+			}
 		}
 	}
 	return all, nil
@@ -135,7 +165,7 @@ func open(name string) (*os.File, error) {
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		_ = f.Close()
-		return nil, errors.New("it is a directory: name the files in it, such as traces/*.json*")
+		return nil, errors.New("it is a folder without files")
 	}
 	return f, nil
 }

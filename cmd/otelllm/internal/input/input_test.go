@@ -270,7 +270,7 @@ func TestSources(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, all.List, 1, "standard input")
 	require.Len(t, problems, 5)
-	assert.Contains(t, problems[0], "it is a directory: name the files in it")
+	assert.Contains(t, problems[0], "it is a folder without files")
 	assert.Contains(t, problems[1], "no such file or directory")
 	assert.Contains(t, problems[2], "jaeger:// for HTTP, or jaeger+https:// for HTTPS")
 	assert.Contains(t, problems[3], "is not a trace id")

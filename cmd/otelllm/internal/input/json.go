@@ -11,6 +11,8 @@ import (
 	"io"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
 // readJSON reads the JSON documents of a source, one per line or printed over many lines. A
@@ -174,7 +176,7 @@ func (d *documents) skipDocument(c byte) {
 }
 
 // ReadDocument reads one JSON document: OTLP, bare or in the envelope of Jaeger's and Tempo's
-// APIs, or Jaeger's own.
+// APIs, Jaeger's own, or a record of this program's --json.
 func ReadDocument(document []byte) (ptrace.Traces, error) {
 	var shape struct {
 		ResourceSpans   json.RawMessage `json:"resourceSpans"`
@@ -184,6 +186,7 @@ func ReadDocument(document []byte) (ptrace.Traces, error) {
 		ResourceLogs    json.RawMessage `json:"resourceLogs"`
 		ResourceMetrics json.RawMessage `json:"resourceMetrics"`
 		Data            json.RawMessage `json:"data"` // Jaeger's API v2, and the download in its UI
+		Kind            json.RawMessage `json:"kind"` // a record of this program's --json
 	}
 	if err := json.Unmarshal(document, &shape); err != nil {
 		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -202,10 +205,21 @@ func ReadDocument(document []byte) (ptrace.Traces, error) {
 		return ReadDocument(shape.Trace)
 	case shape.Data != nil:
 		return readJaeger(shape.Data)
+	case shape.Kind != nil:
+		return readRecord(document)
 	case shape.ResourceLogs != nil, shape.ResourceMetrics != nil:
 		return ptrace.Traces{}, errors.New("OTLP JSON of logs or metrics: traces are needed, with resourceSpans")
 	}
 	return ptrace.Traces{}, errors.New("a JSON object without resourceSpans is not OTLP, and one without data is not Jaeger's")
+}
+
+// readRecord reads what --json of run and classify writes.
+func readRecord(document []byte) (ptrace.Traces, error) {
+	var record report.Record
+	if json.Unmarshal(document, &record) != nil || record.TraceID == "" {
+		return ptrace.Traces{}, errors.New("a JSON object with a kind, and not a record of --json")
+	}
+	return record.Traces(), nil
 }
 
 func readOTLP(document []byte) (ptrace.Traces, error) {

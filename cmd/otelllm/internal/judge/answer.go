@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/live"
 )
 
@@ -13,7 +14,8 @@ import (
 type answer struct {
 	Ref     json.RawMessage `json:"ref,omitempty"`
 	Run     string          `json:"run"`
-	Verdict map[string]any  `json:"verdict"` // on the run; null if nothing is said of one
+	Verdict map[string]any  `json:"verdict"`        // on the run; null if nothing is said of one
+	Plan    *classify.Plan  `json:"plan,omitempty"` // to go on with the run, if it failed
 	ID      string          `json:"id,omitempty"`
 	Part    map[string]any  `json:"part,omitempty"` // the verdict on this request or tool, if it failed
 
@@ -30,11 +32,39 @@ func (a *answer) judge(t *trace, run, part pcommon.SpanID) {
 		return
 	}
 	if v.Run != nil {
-		a.Verdict = live.RunAttributes(v.Run).AsRaw()
+		a.Verdict = live.RunAttributes(v.Run, &v.Plan).AsRaw()
+		a.Plan = planOf(&v)
 	}
 	if d := v.Parts[part]; d != nil {
 		a.Part = live.PartAttributes(d).AsRaw()
 	}
+}
+
+// judgeCall fills in the verdict on a model call and the plan to go on with it, in place of those
+// on the run and on a part.
+func (a *answer) judgeCall(t *trace, run pcommon.SpanID, attempts []pcommon.SpanID) {
+	a.Part, a.Plan = nil, nil
+	if d, plan, ok := t.JudgeCall(run, attempts); ok && d.Failed() {
+		a.Part, a.Plan = live.PartAttributes(&d).AsRaw(), &plan
+	}
+}
+
+// planSince fills in the plan to go on with a run by what began since a time, in place of that by all of it.
+func (a *answer) planSince(t *trace, run pcommon.SpanID, since pcommon.Timestamp) {
+	if a.Plan == nil {
+		return // nothing has failed
+	}
+	if plan, ok := t.PlanSince(run, since); ok {
+		a.Plan = &plan
+	}
+}
+
+// planOf returns the plan to go on with a run that failed, nil for any other.
+func planOf(v *live.Verdict) *classify.Plan {
+	if v.Run == nil || !v.Run.Failed() {
+		return nil
+	}
+	return &v.Plan
 }
 
 // answerOTLP is the answer to a line of OTLP, or to a question about a trace.
@@ -48,6 +78,7 @@ type answerRun struct {
 	Trace      string         `json:"trace"`
 	Run        string         `json:"run"` // the id of the run's span, or of the span above its requests
 	Verdict    map[string]any `json:"verdict"`
+	Plan       *classify.Plan `json:"plan,omitempty"`  // if it failed
 	Parts      []answerPart   `json:"parts,omitempty"` // those that failed
 	Incomplete bool           `json:"incomplete,omitempty"`
 }
@@ -62,7 +93,8 @@ func (a *answerOTLP) add(trace string, t *trace) {
 	for _, v := range t.Judge() {
 		run := answerRun{Trace: trace, Run: v.ID.String(), Incomplete: t.Incomplete()}
 		if v.Run != nil {
-			run.Verdict = live.RunAttributes(v.Run).AsRaw()
+			run.Verdict = live.RunAttributes(v.Run, &v.Plan).AsRaw()
+			run.Plan = planOf(&v)
 		}
 		for id, d := range v.Parts {
 			run.Parts = append(run.Parts, answerPart{id.String(), live.PartAttributes(d).AsRaw()})
@@ -101,9 +133,14 @@ func (j *Judge) Line(raw []byte, number int) []byte {
 	case l.silent:
 		return nil
 	}
-	out, err := json.Marshal(a)
+	return marshal(a, l.ref, number)
+}
+
+// marshal returns the JSON of the answer to a line.
+func marshal(answer any, ref json.RawMessage, number int) []byte {
+	out, err := json.Marshal(answer)
 	if err != nil { // a number that JSON does not have
-		out, _ = json.Marshal(answerError{l.ref, "the verdict has no JSON", number})
+		out, _ = json.Marshal(answerError{ref, "the verdict has no JSON", number})
 	}
 	return out
 }

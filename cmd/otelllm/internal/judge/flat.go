@@ -221,5 +221,20 @@ func (j *Judge) ask(l *line) (*answer, error) {
 	}
 	a := &answer{Ref: l.ref, Run: l.run}
 	a.judge(at.trace, at.id, pcommon.SpanID{})
+	if l.since > 0 {
+		a.planSince(at.trace, at.id, l.since)
+	}
+	if l.call == nil {
+		return a, nil
+	}
+	ids := make([]pcommon.SpanID, len(l.call))
+	for i, id := range l.call {
+		p := at.trace.parts[l.run+"\x00"+id]
+		if p == nil || p.kind != live.KindRequest {
+			return nil, errors.New("call has an id that is not a request of the run")
+		}
+		ids[i] = p.span.SpanID()
+	}
+	a.judgeCall(at.trace, at.id, ids)
 	return a, nil
 }

@@ -72,6 +72,12 @@ func TestRetryLoop(t *testing.T) {
 	assert.Equal(t, "safe_auto_retry", part["llm.retry.safety"])
 	assert.Equal(t, "user_confirmed_retry", verdict(a, "llm.retry.safety"))
 	assert.Equal(t, "tool_side_effect", verdict(a, "llm.retry.reason"))
+	plan, _ := a["plan"].(map[string]any)
+	assert.Equal(t, map[string]any{
+		"ran":          []any{map[string]any{"id": "c1", "name": "pay", "effect": "non_idempotent", "output": "delivered"}},
+		"may_have_run": []any{}, "never_ran": []any{}, "send": "rest",
+		"words": "Already done: pay (c1) ran, with the output that you have. Do not call it again. Go on from the conversation, with every output that exists.",
+	}, plan)
 	assert.Equal(t, a["verdict"], ask(t, j, `{"run":"r"}`)["verdict"], "a question")
 
 	a = ask(t, j, `{"run":"r","kind":"run","error.type":"RetryError","llm.run.requests":3,"llm.run.tools":1}`)

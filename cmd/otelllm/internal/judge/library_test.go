@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -89,8 +90,8 @@ func (p *program) compare() {
 			continue
 		}
 		a := ask(p.t, p.judge, fmt.Sprintf(`{"run":%q}`, r.key))
-		d := r.Diagnosis()
-		want, got := attributesOf(p.t, &d), a["verdict"].(map[string]any)
+		d, plan := r.Diagnosis(), r.Plan()
+		want, got := attributesOf(p.t, &d, &plan), a["verdict"].(map[string]any)
 		if p.opened { // the times of an open request are not on its span
 			delete(want, string(semconv.RunTimelineKey))
 			delete(got, string(semconv.RunTimelineKey))
@@ -99,10 +100,10 @@ func (p *program) compare() {
 	}
 }
 
-// attributesOf returns a diagnosis as it is in an answer.
-func attributesOf(t *testing.T, d *classify.Diagnosis) map[string]any {
+// attributesOf returns a diagnosis and a plan as they are in an answer.
+func attributesOf(t *testing.T, d *classify.Diagnosis, plan *classify.Plan) map[string]any {
 	t.Helper()
-	raw, err := json.Marshal(live.RunAttributes(d).AsRaw())
+	raw, err := json.Marshal(live.RunAttributes(d, plan).AsRaw())
 	require.NoError(t, err)
 	var attrs map[string]any
 	require.NoError(t, json.Unmarshal(raw, &attrs))
@@ -186,7 +187,7 @@ func (p *program) giveOpen(ctx context.Context, r *agentRun, facts map[string]an
 // step.
 func (p *program) answer(r *agentRun, q *manual.Request, open func(map[string]any)) error {
 	var text, started int
-	var made []string
+	var made, cut []string
 	so := func(phase semconv.Phase) {
 		facts := map[string]any{
 			string(semconv.StreamPhaseKey): phase.String(), string(semconv.StreamTextChunksKey): text, string(semconv.StreamReasoningChunksKey): 0,
@@ -195,6 +196,10 @@ func (p *program) answer(r *agentRun, q *manual.Request, open func(map[string]an
 		}
 		if len(made) > 0 {
 			facts[string(semconv.StreamToolCallIDsKey)] = made
+			facts[string(semconv.StreamToolCallNamesKey)] = slices.Repeat([]string{"pay"}, len(made))
+		}
+		if len(cut) > 0 {
+			facts[string(semconv.StreamOpenToolCallIDsKey)] = cut
 		}
 		open(facts)
 	}
@@ -211,6 +216,7 @@ func (p *program) answer(r *agentRun, q *manual.Request, open func(map[string]an
 		id := fmt.Sprintf("call_%d", p.calls)
 		q.RecordToolInputStarted(id, "pay")
 		if started++; p.rand.IntN(4) == 0 {
+			cut = []string{id}
 			so(semconv.PhaseToolInput)
 			return io.ErrUnexpectedEOF
 		}
@@ -362,5 +368,9 @@ var isVerdict = map[string]bool{
 	string(semconv.FailurePhaseKey): true, string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true,
 	string(semconv.FailureSummaryKey): true, string(semconv.FailureSummaryKeyKey): true, string(semconv.FailureEvidenceKey): true,
 	string(semconv.FailureMissingEvidenceKey): true, string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
+	string(semconv.ResumeSendKey): true, string(semconv.ResumeAskKey): true, string(semconv.ResumeWaitKey): true, string(semconv.ResumeMoreKey): true,
+	string(semconv.ResumeRanIDsKey): true, string(semconv.ResumeRanNamesKey): true, string(semconv.ResumeRanOutputsKey): true,
+	string(semconv.ResumeMayHaveRunIDsKey): true, string(semconv.ResumeMayHaveRunNamesKey): true,
+	string(semconv.ResumeNeverRanIDsKey): true, string(semconv.ResumeNeverRanNamesKey): true,
 	string(semconv.ClassificationRulesetKey): true,
 }

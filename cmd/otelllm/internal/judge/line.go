@@ -25,8 +25,10 @@ type line struct {
 	failed bool
 	start  pcommon.Timestamp // 0: not given
 	end    pcommon.Timestamp
-	silent bool   // no answer, unless it is an error
-	trace  string // a question about a trace
+	silent bool              // no answer, unless it is an error
+	trace  string            // a question about a trace
+	call   []string          // a question about requests, the attempts of one model call
+	since  pcommon.Timestamp // a question about what began then or later; 0: not given
 
 	otlp  bool
 	facts map[string]json.RawMessage
@@ -51,6 +53,9 @@ func parseLine(raw []byte) (l line, err error) {
 		if err := takeText(l.facts, f.key, f.to); err != nil {
 			return l, err
 		}
+	}
+	if err := l.parseCall(); err != nil {
+		return l, err
 	}
 	var state, status string
 	if err := errors.Join(takeText(l.facts, "state", &state), takeText(l.facts, "status", &status)); err != nil {
@@ -81,6 +86,25 @@ func (l *line) parseAnswer() error {
 		return errors.New("answer has to be true or false")
 	}
 	l.silent = !answer
+	return nil
+}
+
+// parseCall reads what a question is about: the attempts of a model call, or what began since a time.
+func (l *line) parseCall() (err error) {
+	if l.kind != "" {
+		return nil
+	}
+	if l.since, err = takeTime(l.facts, "since"); err != nil {
+		return err
+	}
+	raw, ok := l.facts["call"]
+	if !ok {
+		return nil
+	}
+	delete(l.facts, "call")
+	if json.Unmarshal(raw, &l.call) != nil || len(l.call) == 0 || len(l.call) > maxList {
+		return fmt.Errorf("call has to be a list of 1 to %d ids of requests", maxList)
+	}
 	return nil
 }
 

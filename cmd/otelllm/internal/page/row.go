@@ -34,7 +34,8 @@ type row struct {
 	Tools     int      `json:"tools,omitempty"`
 	Recovered int64    `json:"recovered,omitempty"`
 	Warning   bool     `json:"warning,omitempty"`
-	IDs       []string `json:"ids,omitempty"` // that a search finds, beside the trace and the span
+	Asked     int      `json:"asked,omitempty"` // how often, although the answer came whole
+	IDs       []string `json:"ids,omitempty"`   // that a search finds, beside the trace and the span
 
 	// In a file: where the record is, from 1 on; 0 if the file has no room for it.
 	Block int `json:"block,omitempty"`
@@ -58,6 +59,7 @@ func newRow(r *report.Record) row {
 	}
 	out.Outcome = outcome(r, out.Open, out.Class)
 	out.Recovered, _ = r.Attributes[string(semconv.RunRecoveredFailuresKey)].(int64)
+	out.Asked = r.Asked()
 	out.Warning = text(r, semconv.RunWarningKey) != ""
 	out.addNames(r)
 	for i := range r.Requests {
@@ -81,6 +83,8 @@ func outcome(r *report.Record, open bool, class string) string {
 	switch {
 	case open:
 		return outcomeOpen
+	case r.Unfollowed():
+		return semconv.RunOutcomeIncomplete.String()
 	case class == "":
 		return semconv.RunOutcomeSucceeded.String()
 	case class == semconv.ClassLocalAbort.String():

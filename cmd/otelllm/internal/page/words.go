@@ -69,6 +69,7 @@ var words = map[string]map[string]string{
 		semconv.CauseRunError:              "the agent reported a failure",
 		semconv.CauseMissingEnd:            "no end was recorded",
 		semconv.CauseMissingChildren:       "parts never arrived",
+		semconv.CauseProcessDied:           "the agent's process died",
 	}),
 	"origin": of(map[semconv.Origin]string{
 		semconv.OriginProvider:    "the provider",

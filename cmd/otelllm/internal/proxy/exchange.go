@@ -26,12 +26,14 @@ type exchange struct {
 	sticky *stickyConn // the connection of the response, over HTTP/1; nil: not known
 	client *http.ResponseController
 	whole  bool // the request's body has been read into memory
+	closes bool // a failure to connect is a close for the client
 	late   bool // the body did not come in time, for which net/http cancels the request's context
 	abort  func(source otelllm.AbortSource, reason string)
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	failure  error // what the upstream did; nil: it did not fail
+	status   int   // of the response; 0: no response came
 	answered bool  // the headers of the response have come
 	cut      bool  // the server is ending, and has cut this exchange
 	tunnel   *tunnel
@@ -69,6 +71,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.Path, u.RawPath = r.URL.Path[len(prefix):], ""
 		served.URL = &u
 	}
+	s.requests.Add(1)
 	if !s.open.begin(x) {
 		x.reset()
 		panic(http.ErrAbortHandler)
@@ -78,6 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !returned {
 			s.breakOff(r.Context(), x)
 		}
+		s.reportFailure(x)
 		s.open.end(x)
 	}()
 	s.handler.ServeHTTP(w, served)
@@ -145,6 +149,9 @@ func (s *Server) breakOff(client context.Context, x *exchange) {
 	case cut:
 		x.reset()
 	case client.Err() != nil && !x.late || failure == nil: // the client has gone, or cannot be written to
+	case x.closes:
+		s.logFailure(x, failure, answered)
+		x.finish()
 	case isReset(failure):
 		s.logFailure(x, failure, answered)
 		x.reset()
@@ -199,6 +206,9 @@ func rewrite(r *httputil.ProxyRequest) {
 // modifyResponse prepares the response of an upstream for the client.
 func (s *Server) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
+	x.mu.Lock()
+	x.status = resp.StatusCode
+	x.mu.Unlock()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return s.openTunnel(x, resp)
 	}

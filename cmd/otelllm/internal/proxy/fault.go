@@ -51,6 +51,12 @@ func http2Error(err error) string {
 	return ""
 }
 
+// Problems that are told apart.
+const (
+	timedOut   = "timed out" // the connection was not made in time
+	notTrusted = "TLS certificate refused"
+)
+
 // problem describes an error for the log, in words of this package's own.
 func problem(err error) string {
 	var (
@@ -66,18 +72,20 @@ func problem(err error) string {
 	switch {
 	case errors.Is(err, errInformational):
 		return "too many informational responses"
-	case errors.As(err, &dns):
+	case errors.As(err, &dns) && dns.IsNotFound:
 		return "host not found"
+	case errors.As(err, &dns) && !dns.IsTimeout:
+		return "host name could not be looked up"
 	case isRefused(err):
 		return "connection refused"
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
-		return "TLS certificate refused"
+		return notTrusted
 	case errors.As(err, &record), errors.As(err, &alert):
 		return "TLS handshake failed"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "timed out"
+		return timedOut
 	case resetErrno(err):
 		return "connection reset"
 	case http2Error(err) == streamReset:

@@ -145,7 +145,7 @@ func start(tb testing.TB, to *url.URL, change ...func(*Config)) *running {
 	}
 	s, err := New(config)
 	require.NoError(tb, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := Listen(tb.Context())
 	require.NoError(tb, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

@@ -4,8 +4,8 @@
 // An agent has to find what it would have found without the proxy. A connection that breaks
 // upstream breaks in the same way towards the client: a reset as a reset, a closed
 // connection as a closed one, before the headers as within the body. An upstream that cannot be
-// connected to is a reset before the headers. The proxy answers in the provider's place only if
-// it knows no upstream for a request, or refuses it.
+// connected to is what [Config.Unreachable] says. The proxy answers in the provider's place only
+// for one of these, or if it knows no upstream for a request, or refuses it.
 //
 // To a client of HTTP/2 every failure is RST_STREAM with INTERNAL_ERROR: net/http can send no
 // other code, and ends no connection because of one stream. So what a client of HTTP/2 repeats
@@ -29,6 +29,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -63,6 +65,11 @@ type Config struct {
 	// Retry sends a request again that failed before anything of the response was passed on,
 	// if the verdict on it is safe_auto_retry.
 	Retry bool
+	// Unreachable is what a client sees of an upstream that cannot be connected to.
+	Unreachable Unreachable
+	// Failed, if set, is called for each request that fails, or that its upstream answers with an
+	// error. It must be safe for concurrent use.
+	Failed func(Failure)
 	// Grace is how long open streams may go on when the server is to end.
 	Grace time.Duration
 	// Transport says how upstreams are connected to; nil for the defaults. Limits on the
@@ -89,6 +96,10 @@ type Server struct {
 	headers   time.Duration // the limit for those of a request
 	idle      time.Duration // the limit for a connection
 	log       *slog.Logger
+	form      Unreachable
+	gate      atomic.Pointer[gate] // while it serves
+	failed    func(Failure)
+	requests  atomic.Int64
 	llm       *otelllm.Instrumentation
 	transport *connector
 	handler   http.Handler // records, and sends upstream
@@ -111,6 +122,8 @@ func New(config Config) (*Server, error) {
 		headers:   cmp.Or(config.HeaderLimit, headerLimit),
 		idle:      cmp.Or(config.IdleLimit, idleLimit),
 		log:       cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),
+		form:      config.Unreachable,
+		failed:    config.Failed,
 		llm:       config.Instrumentation,
 		transport: newConnector(config.Transport),
 		open:      newRegistry(),
@@ -131,9 +144,9 @@ func New(config Config) (*Server, error) {
 		Rewrite:        rewrite,
 		Transport:      sending,
 		FlushInterval:  -1,
-		BufferPool:     buffers{},
+		BufferPool:     &buffers{},
 		ModifyResponse: s.modifyResponse,
-		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorHandler:   s.unreachable,
 		ErrorLog:       log.New(discard{}, "", 0), // the exchange logs its failure, without addresses
 	}
 	if config.TrustTraceContext {
@@ -163,17 +176,26 @@ func check(u *url.URL) error {
 	return nil
 }
 
+// Requests returns how many requests have been sent upstream, or would have been if that could
+// be connected to.
+func (s *Server) Requests() int64 { return s.requests.Load() }
+
 // buffers is the pool of the buffers that bodies are copied with. They are smaller than
 // those of httputil: most bodies are streams of short events, of which thousands may be open.
-type buffers struct{}
+type buffers struct{ pool sync.Pool }
 
 const bufferSize = 4 << 10
 
 // Get implements httputil.BufferPool.
-func (buffers) Get() []byte { return make([]byte, bufferSize) }
+func (b *buffers) Get() []byte {
+	if buf, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buf[:]
+	}
+	return make([]byte, bufferSize)
+}
 
-// Put implements httputil.BufferPool. Streams last for seconds, so there is little to reuse.
-func (buffers) Put([]byte) {}
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(buf []byte) { b.pool.Put((*[bufferSize]byte)(buf)) }
 
 // discard is the output of a log that nothing is to be written to.
 type discard struct{}

@@ -23,6 +23,9 @@ const unwindLimit = time.Second
 // A Server serves once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := s.newHTTPServer()
+	gate := newGate(ln, s.transport)
+	s.gate.Store(gate)
+	ln = gate
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	var failed error

@@ -115,14 +115,7 @@ func (e *exporter) add(td ptrace.Traces) {
 	}
 	e.bytes += len(encoded)
 	e.queue = append(e.queue, batch{encoded, td.SpanCount()})
-	e.notify()
-}
-
-func (e *exporter) notify() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	notify(e.wake)
 }
 
 func (e *exporter) run(ctx context.Context) {
@@ -184,7 +177,7 @@ func (e *exporter) close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closing = true
 	e.mu.Unlock()
-	e.notify()
+	notify(e.wake)
 	patience, stop := context.WithTimeout(ctx, e.patience)
 	defer stop()
 	select {

@@ -2,57 +2,50 @@ package session
 
 import (
 	"container/list"
-	"context"
-	"errors"
-	"sync"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// gatherer is an exporter that puts the requests of a run into the run's trace.
+// gatherer puts the requests of a run into the run's trace. It is not safe for concurrent use.
 //
 // A request that the proxy serves begins a trace, because its body is not read yet when its
 // span starts. Once it is read, the span names the run that the request belongs to, and has
 // a link to it. Here nothing has left the process yet, so the request can become what it is:
 // a child of the run. A span waits until its trace's first span has ended.
 type gatherer struct {
-	next sdktrace.SpanExporter
-
-	mu      sync.Mutex
-	waiting map[trace.TraceID]*list.Element     // of waits; guarded by mu
-	waits   *list.List                          // of *wait, the oldest first; guarded by mu
-	runs    map[trace.TraceID]trace.SpanContext // of ended requests, by their trace; not valid: none elsewhere; guarded by mu
-	order   []trace.TraceID                     // of runs, the oldest first; guarded by mu
+	waiting map[trace.TraceID]*list.Element     // of waits
+	waits   *list.List                          // of *wait, the oldest first
+	runs    map[trace.TraceID]trace.SpanContext // of ended requests, by their trace; not valid: none elsewhere
+	order   []trace.TraceID                     // of runs, the oldest first
 }
 
 // wait is what waits for the first span of a trace.
 type wait struct {
 	trace trace.TraceID
-	spans []sdktrace.ReadOnlySpan
+	spans []*span
 }
 
 const (
 	// maxTraces bounds how many traces are remembered for spans that end after their request.
-	maxTraces = 4096
+	maxTraces = 1024
 	// maxWaits bounds how many traces wait: a first span may be lost, and never comes then.
 	maxWaits = 1 << 16
 )
 
-func newGatherer(next sdktrace.SpanExporter) *gatherer {
-	return &gatherer{next: next, waiting: make(map[trace.TraceID]*list.Element), waits: list.New(), runs: make(map[trace.TraceID]trace.SpanContext)}
+func newGatherer() *gatherer {
+	return &gatherer{waiting: make(map[trace.TraceID]*list.Element), waits: list.New(), runs: make(map[trace.TraceID]trace.SpanContext)}
 }
 
 // add makes a span wait. It returns the spans of the trace that has waited for longest if too
 // many do.
-func (g *gatherer) add(id trace.TraceID, span sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
+func (g *gatherer) add(id trace.TraceID, s *span) []*span {
 	if g.waiting[id] == nil {
 		g.waiting[id] = g.waits.PushBack(&wait{trace: id})
 	}
 	w := g.waiting[id].Value.(*wait)
-	w.spans = append(w.spans, span)
+	w.spans = append(w.spans, s)
 	if g.waits.Len() <= maxWaits {
 		return nil
 	}
@@ -60,7 +53,7 @@ func (g *gatherer) add(id trace.TraceID, span sdktrace.ReadOnlySpan) []sdktrace.
 }
 
 // take returns the spans of a trace that wait, which do so no longer.
-func (g *gatherer) take(id trace.TraceID) []sdktrace.ReadOnlySpan {
+func (g *gatherer) take(id trace.TraceID) []*span {
 	e := g.waiting[id]
 	if e == nil {
 		return nil
@@ -69,49 +62,39 @@ func (g *gatherer) take(id trace.TraceID) []sdktrace.ReadOnlySpan {
 	return g.waits.Remove(e).(*wait).spans
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
-func (g *gatherer) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	if ready := g.gather(spans); len(ready) > 0 {
-		return g.next.ExportSpans(ctx, ready)
-	}
-	return nil
-}
-
 // gather takes spans in, and returns those that can go on.
-func (g *gatherer) gather(spans []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var ready []sdktrace.ReadOnlySpan
-	for _, span := range spans {
-		id := span.SpanContext().TraceID()
+func (g *gatherer) gather(ended []*span) []*span {
+	var ready []*span
+	for _, s := range ended {
+		id := s.context.TraceID()
 		run, known := g.runs[id]
+		local := s.parent.IsValid() && !s.parent.IsRemote()
 		switch {
 		case known:
-			ready = append(ready, within(span, run))
-		case span.Parent().IsValid() && !span.Parent().IsRemote() && !isOfRun(span):
-			ready = append(ready, g.add(id, span)...)
-		case span.Parent().IsValid() && !span.Parent().IsRemote():
-			ready = append(ready, span)
+			ready = append(ready, within(s, run))
+		case local && runID(s) == "":
+			ready = append(ready, g.add(id, s)...)
+		case local: // in the run's trace already
+			ready = append(ready, s)
 		default:
-			run := runOf(span)
+			run := runOf(s)
 			g.remember(id, run)
-			for _, s := range append(g.take(id), span) {
-				ready = append(ready, within(s, run))
+			for _, waiting := range append(g.take(id), s) {
+				ready = append(ready, within(waiting, run))
 			}
 		}
 	}
 	return ready
 }
 
-// isOfRun reports whether a span with a parent names its run: then it is in the run's trace,
-// and does not wait for the run.
-func isOfRun(span sdktrace.ReadOnlySpan) bool {
-	for _, a := range span.Attributes() {
-		if a.Key == semconv.RunIDKey {
-			return true
+// runID returns the run that a span names, or "".
+func runID(s *span) string {
+	for i := range s.attrs {
+		if s.attrs[i].Key == semconv.RunIDKey {
+			return s.attrs[i].Value.AsString()
 		}
 	}
-	return false
+	return ""
 }
 
 // remember keeps where the spans of a trace belong, for those that end after their request.
@@ -126,63 +109,38 @@ func (g *gatherer) remember(id trace.TraceID, run trace.SpanContext) {
 
 // runOf returns the run that a request without a parent names, if it is in another trace,
 // and else a context that is not valid.
-func runOf(span sdktrace.ReadOnlySpan) trace.SpanContext {
-	if span.Parent().IsValid() {
+func runOf(s *span) trace.SpanContext {
+	if s.parent.IsValid() {
 		return trace.SpanContext{}
 	}
-	id := ""
-	for _, a := range span.Attributes() {
-		if a.Key == semconv.RunIDKey {
-			id = a.Value.AsString()
-		}
-	}
-	for _, l := range span.Links() {
-		if l.SpanContext.SpanID().String() == id && l.SpanContext.TraceID() != span.SpanContext().TraceID() {
-			return l.SpanContext
+	id := runID(s)
+	for i := range s.links {
+		if l := s.links[i].SpanContext; l.SpanID().String() == id && l.TraceID() != s.context.TraceID() {
+			return l
 		}
 	}
 	return trace.SpanContext{}
 }
 
-// movedSpan is a span in another trace.
-type movedSpan struct {
-	sdktrace.ReadOnlySpan
-	context, parent trace.SpanContext
-}
-
-// SpanContext implements sdktrace.ReadOnlySpan.
-func (s movedSpan) SpanContext() trace.SpanContext { return s.context }
-
-// Parent implements sdktrace.ReadOnlySpan.
-func (s movedSpan) Parent() trace.SpanContext { return s.parent }
-
-// within returns the span as one of the run's trace: beneath the run, if it has no parent.
-// Without a run the span stays as it is.
-func within(span sdktrace.ReadOnlySpan, run trace.SpanContext) sdktrace.ReadOnlySpan {
+// within puts the span into the run's trace: beneath the run, if it has no parent. Without a run
+// the span stays as it is.
+func within(s *span, run trace.SpanContext) *span {
 	if !run.IsValid() {
-		return span
+		return s
 	}
-	parent := span.Parent()
-	if parent.IsValid() {
-		parent = parent.WithTraceID(run.TraceID())
+	if s.parent.IsValid() {
+		s.parent = s.parent.WithTraceID(run.TraceID())
 	} else {
-		parent = run.WithRemote(false)
+		s.parent = run.WithRemote(false)
 	}
-	return movedSpan{ReadOnlySpan: span, context: span.SpanContext().WithTraceID(run.TraceID()), parent: parent}
+	s.context = s.context.WithTraceID(run.TraceID())
+	return s
 }
 
-// Shutdown implements sdktrace.SpanExporter. Spans whose request has not ended go as they
-// are.
-func (g *gatherer) Shutdown(ctx context.Context) error {
-	g.mu.Lock()
-	var rest []sdktrace.ReadOnlySpan
+// rest returns what waits, as it is: nothing comes any more.
+func (g *gatherer) rest() (rest []*span) {
 	for e := g.waits.Front(); e != nil; e = g.waits.Front() {
 		rest = append(rest, g.take(e.Value.(*wait).trace)...)
 	}
-	g.mu.Unlock()
-	var err error
-	if len(rest) > 0 {
-		err = g.next.ExportSpans(ctx, rest)
-	}
-	return errors.Join(err, g.next.Shutdown(ctx))
+	return rest
 }

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.uber.org/zap"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
@@ -28,6 +26,8 @@ type Config struct {
 	ServiceName string
 	// MaxSpans is how many spans the Store keeps; 0 for DefaultMaxSpans.
 	MaxSpans int
+	// KeepNothing leaves the Store empty, where nothing reads it.
+	KeepNothing bool
 	// Forgotten gets the records that the Store has no room for any more; may be nil.
 	Forgotten func([]report.Record)
 	// RetryWait and OutputWait are those of [otelllm.InferredRuns].
@@ -45,13 +45,9 @@ type Config struct {
 // DefaultMaxSpans is how many spans a Session keeps.
 const DefaultMaxSpans = 20_000
 
-// Limits of the queue between the library and the classifier. The classifier takes a batch
-// in well under a millisecond for each span, so the queue is empty most of the time.
-const (
-	queueSpans = 1 << 16
-	batchSpans = 512
-	batchWait  = 100 * time.Millisecond
-)
+// settle is how long a complete run waits for more. All of its spans end in this process, within
+// moments of each other, so it is shorter than where spans come over a network.
+const settle = 100 * time.Millisecond
 
 // Session is the way of the spans. It is safe for concurrent use.
 type Session struct {
@@ -60,7 +56,7 @@ type Session struct {
 	// Store has the runs that were judged.
 	Store *runs.Store
 
-	provider *sdktrace.TracerProvider
+	handover *handover
 	engine   *engine.Engine
 	export   *exporter // nil without an endpoint
 	log      *slog.Logger
@@ -78,7 +74,10 @@ func Start(ctx context.Context, config Config) (*Session, error) {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Session{Store: runs.NewStore(config.MaxSpans, config.Forgotten), log: config.Logger}
-	sinks := append([]func(ptrace.Traces){s.Store.Add}, config.Sinks...)
+	sinks := slices.Clone(config.Sinks)
+	if !config.KeepNothing {
+		sinks = append(sinks, s.Store.Add)
+	}
 	if config.Endpoint != nil {
 		var err error
 		if s.export, err = startExporter(ctx, config.Endpoint, config.Logger); err != nil {
@@ -94,31 +93,15 @@ func Start(ctx context.Context, config Config) (*Session, error) {
 	}
 	var err error
 	logger := zap.New(core{config.Logger})
-	if s.engine, err = engine.Start(ctx, engine.Config{Logger: logger}, judged); err != nil {
+	if s.engine, err = engine.Start(ctx, engine.Config{Logger: logger, Settle: settle, OwnSpans: true}, judged); err != nil {
 		return nil, errors.Join(err, s.export.close(ctx))
 	}
-	s.provider = NewProvider(config.ServiceName, sdktrace.NewBatchSpanProcessor(newGatherer(s.engine.NewExporter()),
-		sdktrace.WithMaxQueueSize(queueSpans), sdktrace.WithMaxExportBatchSize(batchSpans),
-		sdktrace.WithBatchTimeout(batchWait), sdktrace.WithExportTimeout(time.Minute)))
+	s.handover = startHandover(ctx, config.ServiceName, s.engine, config.Logger)
 	s.Instrumentation = otelllm.New(
-		otelllm.WithTracerProvider(s.provider),
+		otelllm.WithTracerProvider(&spans{ended: s.handover.add}),
 		otelllm.WithInferredRuns(otelllm.InferredRuns{RetryWait: config.RetryWait, OutputWait: config.OutputWait, OneAgent: config.OneAgent}),
 	)
 	return s, nil
-}
-
-// NewProvider returns a provider that hands every span to p, whole. What the environment
-// says of sampling and of limits is for the programs that it is set for.
-func NewProvider(service string, p sdktrace.SpanProcessor) *sdktrace.TracerProvider {
-	return sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(sdktrace.AlwaysSample()),
-		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
-			AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: -1, LinkCountLimit: -1,
-			AttributePerEventCountLimit: -1, AttributePerLinkCountLimit: -1,
-		}),
-		sdktrace.WithResource(resource.NewWithAttributes(otelsemconv.SchemaURL, otelsemconv.ServiceName(service))),
-		sdktrace.WithSpanProcessor(p),
-	)
 }
 
 // Close ends what is open, judges it, and exports it. Stop what makes model calls first.
@@ -127,7 +110,7 @@ func NewProvider(service string, p sdktrace.SpanProcessor) *sdktrace.TracerProvi
 func (s *Session) Close(ctx context.Context) error {
 	return errors.Join(
 		wrap("end what is open", s.Instrumentation.Shutdown(ctx)),
-		wrap("hand over the spans", s.provider.Shutdown(ctx)),
+		wrap("hand over the spans", s.handover.close(ctx)),
 		wrap("judge the spans", s.engine.Shutdown(ctx)),
 		s.export.close(ctx),
 	)

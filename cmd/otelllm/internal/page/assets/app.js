@@ -11,9 +11,13 @@ function refresh() {
   byId('none').hidden = !empty;
   if (empty) byId('none').replaceChildren(...nothing());
   byId('count').textContent = countText();
-  if (!narrow.matches && !data.byKey.has(runList.selected) && data.shown.length) select(data.shown[0].key, true);
+  if (!narrow.matches && !data.byKey.has(runList.selected) && data.shown.length) select(firstOf(data.shown).key, true);
   else if (!data.rows.length) showRun(null);
 }
+
+// firstOf returns the run that a reader looks for: the newest that failed, else the newest that is
+// incomplete, else the newest.
+const firstOf = rows => ['failed', 'incomplete'].map(outcome => rows.find(row => row.outcome === outcome)).find(Boolean) || rows[0];
 
 function countText() {
   const all = data.rows.length;
@@ -172,7 +176,7 @@ function begin() {
   new ResizeObserver(redraw).observe(detailPane);
   addEventListener('hashchange', wanted);
   if (meta.live) live();
-  else fromFile();
+  else saved();
 }
 
 // wanted selects the run that the address names.
@@ -185,7 +189,7 @@ function wanted() {
   return true;
 }
 
-function fromFile() {
+function saved() {
   const written = micros(meta.written);
   byId('status').textContent = `written ${day(written)}, ${clock(written)}`;
   setRows(read('rows'));

@@ -34,10 +34,11 @@ function placeholder() {
 function heading(row, run) {
   const rec = run && run.rec;
   const summary = rec ? attr(rec, 'llm.failure.summary') : '';
-  const cut = summary ? firstSentence(show(summary, 600)) : [healthy(row), run ? madeGood(run) : ''];
+  const cut = summary ? firstSentence(show(summary, 600)) : [healthy(row), [row.asked && `The same was asked ${row.asked} times although the answer came whole.`, run && madeGood(run)].filter(Boolean).join(' ')];
   const where = [
     run && run.kind === 'run' ? plural(run.requests.length, 'model call') + (run.tools.length ? ', ' + plural(run.tools.length, 'tool') : '') : '',
     rec && attr(rec, 'llm.run.inferred') ? 'inferred run' : '',
+    rec && fromFile(rec) ? 'from the session file' : '',
     row.dur > 0 ? 'took ' + took(row.dur) : '',
     day(row.start) + ', ' + clock(row.start),
   ].filter(Boolean).join(' · ');
@@ -59,6 +60,7 @@ function firstSentence(text) {
 }
 
 function healthy(row) {
+  if (row.lone && row.outcome === 'incomplete') return 'The answer was a redirect, and no other came.';
   if (row.outcome === 'succeeded') return row.lone ? 'The model call was answered.' : 'The run succeeded.';
   if (row.outcome === 'recovered') return 'The run recovered' + (row.recovered ? ' from ' + plural(row.recovered, 'failure') : '') + ' and succeeded.';
   if (row.outcome === 'waiting') return 'The run waits for a person or for a background job.';

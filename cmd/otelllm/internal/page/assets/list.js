@@ -86,11 +86,11 @@ function when(row) {
 
 // did says what happened in a run that did not fail.
 function did(row) {
-  if (row.lone) return row.open ? 'Model call, not ended' : 'Model call';
+  if (row.lone) return 'Model call' + (row.open ? ', not ended' : row.outcome === 'incomplete' ? ', a redirect' : '');
   const parts = [plural(row.requests || 0, 'model call')];
   if (row.tools) parts.push(plural(row.tools, 'tool'));
   const text = parts.join(', ');
-  const but = row.warning ? ', with a warning' : '';
+  const but = (row.asked ? `, the same ${row.asked} times` : '') + (row.warning ? ', with a warning' : '');
   if (row.outcome === 'recovered') return 'Recovered' + (row.recovered ? ' from ' + plural(row.recovered, 'failure') : '') + but;
   return row.outcome === 'succeeded' ? text + but : words('outcome', row.outcome) + ' · ' + text;
 }

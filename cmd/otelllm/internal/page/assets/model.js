@@ -8,6 +8,9 @@ const eventAt = (rec, name) => {
   return found ? micros(found.time) : undefined;
 };
 
+// fromFile reports whether a record was read from the file of an agent's session.
+const fromFile = rec => typeof rec.scope === 'string' && rec.scope.endsWith('/cmd/otelllm/sessions');
+
 // partOf reads one request or tool.
 function partOf(rec, kind, index) {
   const from = micros(rec.start);
@@ -65,7 +68,9 @@ function runOf(rec) {
   const run = {rec, kind: rec.kind, failed: attr(rec, 'llm.failure.class')};
   run.requests = rec.kind === 'run' ? list(rec.requests).map((r, i) => partOf(r, 'request', i + 1)) : [partOf(rec, 'request', 1)];
   run.tools = list(rec.tools).map((r, i) => partOf(r, 'tool', i + 1));
-  run.served = list(rec.served).map((r, i) => partOf(r, 'served', i + 1));
+  const passed = ownHop(run.requests.map(p => p.rec), list(rec.served));
+  for (const part of run.requests) part.passed = passed.get(part.rec.span_id);
+  run.served = list(rec.served).filter(r => ![...passed.values()].includes(r)).map((r, i) => partOf(r, 'served', i + 1));
   const own = {rec, kind: 'run', from: micros(rec.start), to: Math.max(micros(rec.start), micros(rec.end))};
   const all = [...run.requests, ...run.tools, ...run.served];
   run.open = micros(rec.end) <= 0;
@@ -76,6 +81,20 @@ function runOf(rec) {
   run.silence = silenceOf(run);
   run.sameModel = new Set(run.requests.map(p => p.label)).size <= 1;
   return run;
+}
+
+// ownHop returns, by the requests' ids, the spans of requests that were only passed on: what a
+// proxy served, and what it sent for that, is one model call. Where it sent more than one, those
+// are calls of their own.
+function ownHop(requests, served) {
+  const beneath = new Map();
+  for (const r of served) beneath.set(r.parent_span_id, [...(beneath.get(r.parent_span_id) || []), r]);
+  const passed = new Map();
+  for (const r of requests) {
+    const sent = r.span_kind === 'server' && beneath.get(r.span_id) || [];
+    if (sent.length === 1 && sent[0].span_kind === 'client' && sent[0].scope === r.scope && sent[0].service === r.service) passed.set(r.span_id, sent[0]);
+  }
+  return passed;
 }
 
 // breaksOf returns the moments of all failures. The one that the verdict of the run is about

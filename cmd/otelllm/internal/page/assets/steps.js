@@ -18,12 +18,13 @@ function step(run, part, id) {
   fold.append(el('summary', {},
     el('span', {class: 'at'}, offset(part.from - run.from)),
     el('span', {class: 'kind'}, kindWords[part.kind] + ' ' + part.index),
-    el('span', {class: 'name'}, bdi(part.label, 80), part.attempt > 1 && el('span', {class: 'tag'}, 'attempt ' + part.attempt)),
+    el('span', {class: 'name'}, bdi(part.label, 80), part.attempt > 1 && el('span', {class: 'tag'}, 'attempt ' + part.attempt),
+      fromFile(part.rec) && !fromFile(run.rec) && el('span', {class: 'tag'}, 'from the session file')),
     el('span', {class: 'how' + (failed ? ' bad' : '') + (soft(failed) ? ' soft' : '')}, failed && sign(failed === 'local_abort' ? 'aborted' : soft(failed) ? 'limited' : 'failed'), endOf(part)),
     el('span', {class: 'took'}, part.open ? 'open' : took(part.to - part.from))));
   // The tables are made when they are first seen: a run may have hundreds of steps.
   fold.addEventListener('toggle', () => {
-    if (fold.open && fold.childElementCount === 1) fold.append(facts(part.rec, part.from));
+    if (fold.open && fold.childElementCount === 1) fold.append(...allFacts(part));
   });
   return fold;
 }
@@ -33,15 +34,23 @@ function endOf(part) {
   const rec = part.rec;
   if (part.kind === 'tool') {
     const outcome = attr(rec, 'llm.tool.outcome'), effect = attr(rec, 'llm.tool.effect');
-    const text = outcome ? words('tool', outcome) : part.failed ? causeOf(rec) : 'ran';
+    const text = outcome ? words('tool', outcome) : part.failed ? causeOf(rec) : part.open && fromFile(rec) ? 'may have run' : 'ran';
     const lost = part.failed === 'tool_output_lost' ? ', output lost' : '';
     return text + lost + (effect ? ' · ' + words('effect', effect) : '');
   }
   if (part.failed) return causeOf(rec);
   const calls = attr(rec, 'llm.stream.tool_calls');
-  const end = attr(rec, 'llm.stream.end');
-  const text = end ? words('end', end) : list(attr(rec, 'gen_ai.response.finish_reasons')).map(r => show(r, 40)).join(', ') || 'ended';
+  const end = attr(rec, 'llm.stream.end'), status = attr(rec, 'http.response.status_code');
+  const text = end ? words('end', end) : list(attr(rec, 'gen_ai.response.finish_reasons')).map(r => show(r, 40)).join(', ') || (status >= 300 ? 'HTTP ' + status : 'ended');
   return text + (calls > 0 ? ' · ' + plural(calls, 'tool call') : '');
+}
+
+// allFacts returns the facts of a part, and what is known besides of the request that was passed on.
+function allFacts(part) {
+  const own = [facts(part.rec, part.from)];
+  if (!part.passed) return own;
+  const more = Object.entries(part.passed.attributes || {}).filter(([key]) => attr(part.rec, key) === undefined);
+  return [...own, el('div', {class: 'facts'}, el('h4', {}, 'As it was passed on'), facts({...part.passed, attributes: Object.fromEntries(more), events: []}, part.from))];
 }
 
 // facts returns the attributes and events of a span.

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// createOutput creates a file for runs, which name models and tools of this user: no other user
+// may read it.
+func createOutput(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+}
+
+// probeBytes is more than what a file system keeps beside a small file for free.
+const probeBytes = 64 << 10
+
+// probe reports whether a file that was just created can be written to: a full disk is an error
+// before the command starts. What is no regular file is not tried.
+func probe(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, probeBytes), 0)
+	return errors.Join(err, f.Sync(), f.Truncate(0))
+}
+
+// replaceOutput writes a file for runs anew, so that at any moment all of the old one or all of
+// the new one is there, whatever happens to this process. What is no regular file is written
+// where it is.
+func replaceOutput(path string, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := createOutput(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // no other user may read it
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package sessionfiles
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// openFiles returns the files that processes have open. Complete: those of all processes of this
+// user were read.
+func openFiles() (open map[string]bool, complete bool) {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, false
+	}
+	open, complete = make(map[string]bool), true
+	for _, p := range processes {
+		if number(p.Name()) == 0 {
+			continue
+		}
+		folder := filepath.Join("/proc", p.Name(), "fd")
+		files, err := os.ReadDir(folder)
+		if err != nil {
+			if !missing(err) && ownedByUser(filepath.Join("/proc", p.Name())) {
+				complete = false
+			}
+			continue
+		}
+		for _, f := range files {
+			if name, err := os.Readlink(filepath.Join(folder, f.Name())); err == nil && name[0] == '/' {
+				open[name] = true
+			}
+		}
+	}
+	return open, complete
+}
+
+// ownedByUser reports whether a file is the user's who runs this program.
+func ownedByUser(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// pidNamespace returns the namespace of process ids, as "pid:[4026531836]".
+func pidNamespace() string {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// startOf returns when a process began, in clock ticks since the system's start: the field 22 of
+// its stat, after the name in parentheses.
+func startOf(pid int) string {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return ""
+	}
+	const startTime = 22 - 3 // fields after the name
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= startTime {
+		return ""
+	}
+	return string(fields[startTime])
+}

@@ -1,0 +1,369 @@
+// Package claude reads the sessions of Claude Code: projects/FOLDER/ID.jsonl in its home. It
+// describes what version 2.1.330 writes.
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
+)
+
+// Known reports whether sessions of this version of Claude Code were read, and compared with what
+// had really happened.
+func Known(version string) bool { return strings.HasPrefix(version, "2.1.") }
+
+// Reader reads the lines of one session. Each block of an answer is a line of its own.
+type Reader struct {
+	log *event.Log
+
+	// asks: the open answer has a call, and nothing says yet that it is complete. Claude Code
+	// writes the stop reason tool_use also on answers that were cut off after a call.
+	asks bool
+	done string // the id of the last answer that is complete
+
+	// command: a command of the user interface was given, which may begin a turn, or do something
+	// without the model.
+	command bool
+}
+
+// New returns a reader that adds to log.
+func New(log *event.Log) *Reader { return &Reader{log: log} }
+
+// record has the members of a line that are read.
+type record struct {
+	Type        string `json:"type"`
+	Subtype     string `json:"subtype"`
+	Timestamp   string `json:"timestamp"`
+	SessionID   string `json:"sessionId"`
+	Version     string `json:"version"`
+	IsSidechain bool   `json:"isSidechain"` // it is of a sub-agent
+	IsMeta      bool   `json:"isMeta"`
+	IsSummary   bool   `json:"isCompactSummary"`
+	Origin      origin `json:"origin"`
+	Result      result `json:"toolUseResult"`
+	QuerySource string `json:"querySource"`
+
+	Message struct {
+		ID         string  `json:"id"`
+		Model      string  `json:"model"`
+		StopReason string  `json:"stop_reason"`
+		Content    content `json:"content"`
+	} `json:"message"`
+
+	// Of what Claude Code itself writes in the place of an answer or an output.
+	IsAPIError bool   `json:"isApiErrorMessage"`
+	APIError   string `json:"apiError"`
+	Name       name   `json:"error"`
+	APIStatus  int    `json:"apiErrorStatus"`
+	APIType    string `json:"apiErrorType"`
+	DenialKind string `json:"toolDenialKind"`
+}
+
+// name is the member error: a name in answers, and an object in records of failed attempts.
+type name struct {
+	Name       string
+	Status     int `json:"status"`
+	Connection *struct {
+		Code string `json:"code"`
+	} `json:"connection"`
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (n *name) UnmarshalJSON(raw []byte) error {
+	type object name
+	if len(raw) > 0 && raw[0] == '{' {
+		return json.Unmarshal(raw, (*object)(n))
+	}
+	_ = json.Unmarshal(raw, &n.Name) // another form has no name
+	return nil
+}
+
+// origin is where a prompt comes from.
+type origin struct {
+	notifies bool // Claude Code wrote it: a sub-agent has ended
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *origin) UnmarshalJSON(raw []byte) error {
+	var of struct {
+		Kind string `json:"kind"`
+	}
+	_ = json.Unmarshal(raw, &of) // another form has no kind
+	o.notifies = of.Kind == "task-notification"
+	return nil
+}
+
+// result is what a tool returned, in Claude Code's own form.
+type result struct {
+	launched bool // a sub-agent, which goes on
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *result) UnmarshalJSON(raw []byte) error {
+	var of struct {
+		Status  string `json:"status"`
+		IsAsync bool   `json:"isAsync"`
+	}
+	if len(raw) > 0 && raw[0] == '{' {
+		_ = json.Unmarshal(raw, &of) // of another tool
+	}
+	r.launched = of.IsAsync || of.Status == "async_launched"
+	return nil
+}
+
+// content is the content of a message: its blocks, or a prompt.
+type content struct {
+	prompt  bool
+	command bool         // it is one of the user interface, or what that printed
+	ended   notification // a sub-agent, if it says so
+	blocks  []block
+}
+
+// notification is what Claude Code tells the model when a sub-agent has ended.
+type notification struct {
+	callID string // that began it
+	status string
+}
+
+// maxNotification bounds where the members of a notification are looked for: the answer of the
+// sub-agent follows them.
+const maxNotification = 4 << 10
+
+// read reads a notification, which has its members as elements.
+func (n *notification) read(raw []byte) {
+	n.callID, n.status = element(raw, "tool-use-id"), element(raw, "status")
+}
+
+func element(raw []byte, name string) string {
+	raw = raw[:min(len(raw), maxNotification)]
+	_, raw, found := bytes.Cut(raw, []byte("<"+name+">"))
+	text, _, ends := bytes.Cut(raw, []byte("</"+name+">"))
+	if !found || !ends {
+		return ""
+	}
+	return string(text)
+}
+
+type block struct {
+	Type    string `json:"type"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	CallID  string `json:"tool_use_id"`
+	IsError bool   `json:"is_error"`
+	Text    marker `json:"text"`
+}
+
+// marker is whether a text begins as one that Claude Code writes when a person stopped it.
+type marker bool
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (m *marker) UnmarshalJSON(raw []byte) error {
+	*m = marker(bytes.HasPrefix(raw, []byte(`"[Request interrupted by user`)))
+	return nil
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (c *content) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '[' {
+		return json.Unmarshal(raw, &c.blocks)
+	}
+	c.prompt = len(raw) > 0 && raw[0] == '"'
+	for _, prefix := range []string{"<command-", "<local-command-", "<bash-"} {
+		c.command = c.command || c.prompt && bytes.HasPrefix(raw[1:], []byte(prefix))
+	}
+	if c.prompt && bytes.HasPrefix(raw[1:], []byte("<task-notification>")) {
+		c.ended.read(raw)
+	}
+	return nil
+}
+
+// synthetic is the model of answers that Claude Code writes itself.
+const synthetic = "<synthetic>"
+
+// Line reads a line. Types of lines that are not here have nothing of the conversation.
+func (r *Reader) Line(raw []byte) {
+	var rec record
+	if err := json.Unmarshal(raw, &rec); err != nil || rec.Type == "" {
+		r.log.Unread++
+		return
+	}
+	r.log.SetSession(rec.SessionID, rec.Version)
+	if rec.IsSidechain {
+		return // the call that began the sub-agent counts
+	}
+	at := event.ParseTime(rec.Timestamp)
+	switch rec.Type {
+	case "user":
+		r.user(at, &rec)
+	case "assistant":
+		if rec.Message.Model == synthetic {
+			r.synthetic(at, &rec)
+			return
+		}
+		r.answer(at, &rec)
+	case "api-request":
+		if rec.QuerySource == "sdk" || strings.HasPrefix(rec.QuerySource, "repl_main_thread") {
+			r.complete(at)
+			r.asked(at)
+			r.log.Add(event.Event{Time: at, Kind: event.Request})
+		}
+	case "system":
+		if rec.Subtype == "api_error" {
+			e := event.Event{Time: at, Kind: event.Failed, Code: rec.Name.Name, Count: rec.Name.Status}
+			if rec.Name.Connection != nil {
+				e.Code = rec.Name.Connection.Code
+			}
+			r.asks = false
+			r.log.Add(e)
+		}
+	}
+}
+
+// complete says that the open answer was complete, although it asks for tools: another request
+// followed, and no error.
+func (r *Reader) complete(at time.Time) {
+	if r.asks {
+		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "tool_use"})
+	}
+	r.asks = false
+}
+
+// user reads a prompt, or outputs.
+func (r *Reader) user(at time.Time, rec *record) {
+	switch c := &rec.Message.Content; {
+	case c.prompt && rec.Origin.notifies && c.ended.callID != "":
+		r.notified(at, &c.ended)
+		return
+	case c.prompt:
+		r.prompt(at, rec)
+		return
+	}
+	prompt := false
+	for i := range rec.Message.Content.blocks {
+		switch b := &rec.Message.Content.blocks[i]; {
+		case b.Type == "tool_result":
+			r.output(at, rec, b)
+		case bool(b.Text):
+			r.log.Add(event.Event{Time: at, Kind: event.Aborted})
+			return
+		default:
+			prompt = true
+		}
+	}
+	if prompt {
+		r.prompt(at, rec)
+	}
+}
+
+// notified reads that a sub-agent has ended. Its call returned before, when it began. What
+// the model does then is of the turn that goes on.
+func (r *Reader) notified(at time.Time, n *notification) {
+	e := event.Event{Time: at, Kind: event.Output, ID: n.callID}
+	switch n.status {
+	case "completed":
+		e.Outcome = event.Succeeded
+	case "failed":
+		e.Outcome = event.FailedTool
+	default:
+		e.Outcome = event.Interrupted
+	}
+	r.log.Add(e)
+}
+
+func (r *Reader) prompt(at time.Time, rec *record) {
+	switch {
+	case rec.IsMeta || rec.IsSummary:
+	case rec.Message.Content.command:
+		r.command = true
+	default:
+		r.begin(at)
+	}
+}
+
+// begin begins a turn.
+func (r *Reader) begin(at time.Time) {
+	r.asks, r.command = false, false
+	r.log.Add(event.Event{Time: at, Kind: event.Turn})
+}
+
+// asked begins a turn if a command turns out to have asked the model.
+func (r *Reader) asked(at time.Time) {
+	if r.command {
+		r.begin(at)
+	}
+}
+
+// output reads what a tool returned. What a resume writes in the place of an output has the denial
+// kind interrupted. A call that was rejected may have run until then.
+func (r *Reader) output(at time.Time, rec *record, b *block) {
+	e := event.Event{Time: at, Kind: event.Output, ID: b.CallID, Outcome: event.Succeeded}
+	switch {
+	case rec.Result.launched:
+		e.Kind, e.Outcome = event.Launched, event.OutcomeUnknown
+	case rec.DenialKind == "interrupted":
+		e.Kind, e.Outcome = event.Told, event.OutcomeUnknown
+	case rec.DenialKind != "":
+		e.Outcome = event.Interrupted
+	case b.IsError:
+		e.Outcome = event.FailedTool
+	}
+	r.log.Add(e)
+}
+
+// synthetic reads an answer that Claude Code wrote: an error, or nothing, when it resumed.
+func (r *Reader) synthetic(at time.Time, rec *record) {
+	if !rec.IsAPIError {
+		r.log.Add(event.Event{Time: at, Kind: event.Resumed})
+		return
+	}
+	e := event.Event{Time: at, Kind: event.Failed, Code: rec.APIType, Count: rec.APIStatus}
+	if e.Code == "" {
+		e.Code = rec.APIError
+	}
+	if e.Code == "" {
+		e.Code = rec.Name.Name
+	}
+	r.asks = false
+	r.log.Add(e)
+	if rec.Message.StopReason != "tool_use" { // it goes on after that
+		e.Kind = event.Ended
+		r.log.Add(e)
+	}
+}
+
+// answer reads a block of an answer.
+func (r *Reader) answer(at time.Time, rec *record) {
+	m := &rec.Message
+	if m.ID != "" && m.ID == r.done {
+		return
+	}
+	r.asked(at)
+	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.Model})
+	last := false // a block after which the answer may be over
+	for i := range m.Content.blocks {
+		b := &m.Content.blocks[i]
+		e := event.Event{Time: at, ID: b.ID, Name: b.Name}
+		switch b.Type {
+		case "text":
+			e.Kind, e.ID, last = event.Text, "", true
+		case "thinking", "redacted_thinking":
+			e.Kind, e.ID = event.Reasoning, ""
+		case "tool_use":
+			e.Kind, r.asks = event.Call, true
+		case "server_tool_use", "mcp_tool_use":
+			e.Kind = event.ProviderTool
+		default:
+			e.Kind = event.Going
+		}
+		r.log.Add(e)
+	}
+	if last && m.StopReason != "tool_use" && !r.asks { // without a reason, as older versions write it, it may be complete
+		if m.StopReason != "" {
+			r.done = m.ID
+		}
+		r.log.Add(event.Event{Time: at, Kind: event.Response, ID: m.ID, Code: m.StopReason})
+	}
+}

@@ -1,0 +1,83 @@
+package event
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// maxEvents bounds the events of one session that are kept. The oldest go first.
+const maxEvents = 1 << 17
+
+// Log is what was read of one session.
+type Log struct {
+	Session string // the agent's id of the session
+	Version string // of the agent, as it wrote it; "" if it did not
+	PID     int    // of the process that writes, if the session says so
+	Events  []Event
+
+	// Partial: records before these were not read, or were dropped.
+	Partial bool
+	// Unread counts records that could not be read, or that are not of a known kind.
+	Unread int
+	// Finished: the session's own record says that its process ended by itself.
+	Finished bool
+}
+
+// Add adds an event. Strings that are not ids, names or codes by their shape are replaced.
+func (l *Log) Add(e Event) {
+	e.Turn, e.ID = classify.SanitizeID(e.Turn), classify.SanitizeID(e.ID)
+	e.Name, e.Code = name(e.Name), name(e.Code)
+	if len(l.Events) >= maxEvents {
+		l.Events = append(l.Events[:0], l.Events[len(l.Events)/2:]...)
+		l.Partial = true
+	}
+	l.Events = append(l.Events, e)
+}
+
+// SetSession sets the id of the session, unless one is set, and the version of the agent.
+func (l *Log) SetSession(id, version string) {
+	if l.Session == "" {
+		l.Session = classify.SanitizeID(id)
+	}
+	if v := name(version); v != "" {
+		l.Version = v
+	}
+}
+
+// name returns a name or a code as it may be shown; "" if it may not.
+func name(s string) string {
+	if s = classify.SanitizeCode(s); s == classify.Redacted {
+		return ""
+	}
+	return s
+}
+
+// ParseTime parses a time as JSON has it; it returns the zero time for another text.
+func ParseTime(s string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// Millis returns the time of milliseconds since 1970; the zero time for one that is not valid.
+func Millis(ms int64) time.Time {
+	const most = 1 << 43 // in the year 2248
+	if ms <= 0 || ms > most {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// Last returns the time of the last event; zero for a log without any.
+func (l *Log) Last() time.Time {
+	for _, e := range slices.Backward(l.Events) {
+		if !e.Time.IsZero() {
+			return e.Time
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,164 @@
+// Package gemini reads the sessions of Gemini CLI: tmp/FOLDER/chats/session-*.jsonl in its home. It
+// describes what version 0.61.0 writes.
+//
+// A call is written when its tool has ended, in a repetition of the answer that made it: an answer
+// without calls may have some that run. The files do not have the version of the agent.
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
+)
+
+// Known reports whether sessions of this version were read, and compared with what had really
+// happened. The files have none.
+func Known(version string) bool { return version == "" }
+
+// Reader reads the lines of one session.
+type Reader struct {
+	log      *event.Log
+	prompt   string // the id of the prompt of the turn
+	answered string // the id of the last answer
+}
+
+// New returns a reader that adds to log.
+func New(log *event.Log) *Reader { return &Reader{log: log} }
+
+// record has the members of a line that are read: the head of the file, a message, or a change.
+type record struct {
+	SessionID string  `json:"sessionId"`
+	Set       *change `json:"$set"`
+	message
+}
+
+// change replaces members of the conversation.
+type change struct {
+	Messages []message `json:"messages"`
+}
+
+type message struct {
+	ID        string     `json:"id"`
+	Timestamp string     `json:"timestamp"`
+	Type      string     `json:"type"`
+	Model     string     `json:"model"`
+	Content   content    `json:"content"`
+	ToolCalls []toolCall `json:"toolCalls"`
+}
+
+type toolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Status    string `json:"status"`
+	Timestamp string `json:"timestamp"`
+}
+
+// content is what a message has: text, or outputs of tools.
+type content struct{ text, outputs bool }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (c *content) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		c.text = !bytes.Equal(raw, []byte(`""`))
+		return nil
+	}
+	var parts []struct {
+		Response *struct{} `json:"functionResponse"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return nil
+	}
+	for _, p := range parts {
+		c.outputs = c.outputs || p.Response != nil
+		c.text = c.text || p.Response == nil
+	}
+	return nil
+}
+
+// Line reads a line.
+func (r *Reader) Line(raw []byte) {
+	var rec record
+	if err := json.Unmarshal(raw, &rec); err != nil {
+		r.log.Unread++
+		return
+	}
+	switch {
+	case rec.Set != nil:
+		r.rewrite(rec.Set)
+	case rec.SessionID != "":
+		if r.log.Session != "" {
+			r.log.Add(event.Event{Kind: event.Resumed})
+			r.prompt = "" // what follows rebuilds the history
+		}
+		r.log.SetSession(rec.SessionID, "")
+	case rec.Type == "user":
+		r.user(&rec.message)
+	case rec.Type == "gemini":
+		r.answer(&rec.message)
+	case rec.Type == "":
+		r.log.Unread++
+	}
+}
+
+// rewrite reads a new list of the messages. A turn that is not in it was dropped: its requests
+// failed, and what it did is no part of the conversation any more.
+func (r *Reader) rewrite(c *change) {
+	if c.Messages == nil || r.prompt == "" {
+		return
+	}
+	for i := range c.Messages {
+		if c.Messages[i].ID == r.prompt {
+			return
+		}
+	}
+	r.log.Add(event.Event{Kind: event.Dropped})
+	r.prompt = ""
+}
+
+// user reads a prompt; what carries outputs begins no turn.
+func (r *Reader) user(m *message) {
+	if m.Content.outputs {
+		r.log.Add(event.Event{Time: event.ParseTime(m.Timestamp), Kind: event.Request})
+		return
+	}
+	r.prompt = m.ID
+	r.log.Add(event.Event{Time: event.ParseTime(m.Timestamp), Kind: event.Turn})
+}
+
+// answer reads an answer, or its repetition with the calls that have ended.
+func (r *Reader) answer(m *message) {
+	at := event.ParseTime(m.Timestamp)
+	again := m.ID != "" && m.ID == r.answered
+	r.answered = m.ID
+	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.Model})
+	if again && len(m.ToolCalls) == 0 {
+		return
+	}
+	if !again && m.Content.text {
+		r.log.Add(event.Event{Time: at, Kind: event.Text})
+	}
+	if !again {
+		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "stop"})
+	}
+	for i := range m.ToolCalls {
+		r.call(at, &m.ToolCalls[i])
+	}
+}
+
+func (r *Reader) call(at time.Time, c *toolCall) {
+	r.log.Add(event.Event{Time: at, Kind: event.LateCall, ID: c.ID, Name: c.Name})
+	out := event.Event{Time: event.ParseTime(c.Timestamp), Kind: event.Output, ID: c.ID, Name: c.Name}
+	switch c.Status {
+	case "success":
+		out.Outcome = event.Succeeded
+	case "error":
+		out.Outcome = event.FailedTool
+	case "cancelled":
+		out.Outcome = event.Interrupted
+	default:
+		return
+	}
+	r.log.Add(out)
+}

@@ -1,0 +1,148 @@
+// Package opencode reads the sessions of opencode: rows of opencode.db in its folder for data. It
+// describes what version 1.18.33 writes.
+package opencode
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
+)
+
+// Known reports whether sessions of this version of opencode were read, and compared with what had
+// really happened.
+func Known(version string) bool { return strings.HasPrefix(version, "1.18.") }
+
+// Reader reads the messages of one session in the order of their ids, each followed by its parts in
+// the order of theirs.
+type Reader struct {
+	log *event.Log
+
+	assistant bool   // the last message is the model's
+	finish    string // its finish reason
+	step      bool   // a step of it has begun, and is not finished
+}
+
+// New returns a reader that adds to log.
+func New(log *event.Log) *Reader { return &Reader{log: log} }
+
+// message is the column data of the table message.
+type message struct {
+	Role    string `json:"role"`
+	ModelID string `json:"modelID"`
+	Finish  string `json:"finish"`
+	Time    struct {
+		Created   int64 `json:"created"`
+		Completed int64 `json:"completed"`
+	} `json:"time"`
+	Error *struct {
+		Name string `json:"name"`
+		Data struct {
+			StatusCode int `json:"statusCode"`
+		} `json:"data"`
+	} `json:"error"`
+}
+
+// Message reads a row of the table message.
+func (r *Reader) Message(data []byte) {
+	var m message
+	if json.Unmarshal(data, &m) != nil {
+		r.log.Unread++
+		return
+	}
+	r.assistant, r.step, r.finish = m.Role == "assistant", false, m.Finish
+	at := event.Millis(m.Time.Created)
+	if !r.assistant {
+		if m.Role == "user" {
+			r.log.Add(event.Event{Time: at, Kind: event.Turn})
+		}
+		return
+	}
+	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.ModelID})
+	if m.Error == nil {
+		return
+	}
+	e := event.Event{Time: event.Millis(m.Time.Completed), Kind: event.Failed, Code: m.Error.Name, Count: m.Error.Data.StatusCode}
+	if m.Error.Name == "MessageAbortedError" {
+		r.log.Add(event.Event{Time: e.Time, Kind: event.Aborted})
+		return
+	}
+	r.log.Add(e)
+	e.Kind = event.Ended
+	r.log.Add(e)
+}
+
+// part is the column data of the table part.
+type part struct {
+	Type   string `json:"type"`
+	Tool   string `json:"tool"`
+	CallID string `json:"callID"`
+	Reason string `json:"reason"`
+	State  struct {
+		Status   string `json:"status"`
+		Metadata struct {
+			Exit        *int `json:"exit"`
+			Interrupted bool `json:"interrupted"`
+		} `json:"metadata"`
+		Time struct {
+			Start int64 `json:"start"`
+			End   int64 `json:"end"`
+		} `json:"time"`
+	} `json:"state"`
+}
+
+// Part reads a row of the table part. Created and updated are its columns.
+func (r *Reader) Part(data []byte, created, updated int64) {
+	if !r.assistant {
+		return
+	}
+	var p part
+	if json.Unmarshal(data, &p) != nil {
+		r.log.Unread++
+		return
+	}
+	e := event.Event{Time: event.Millis(created)}
+	switch p.Type {
+	case "step-start":
+		e.Kind = event.Request
+	case "step-finish":
+		e.Kind, e.Code = event.Response, p.Reason
+	case "text":
+		e.Kind = event.Text
+	case "reasoning":
+		e.Kind = event.Reasoning
+	case "tool":
+		r.tool(&p, e, updated)
+		return
+	case "file", "snapshot", "patch", "agent", "subtask", "compaction", "retry":
+		return
+	default:
+		r.log.Unread++
+		return
+	}
+	r.log.Add(e)
+}
+
+// tool reads a call: pending while the model writes its input, then running until its output is
+// there.
+func (r *Reader) tool(p *part, e event.Event, updated int64) {
+	e.Kind, e.ID, e.Name = event.Call, p.CallID, p.Tool
+	if p.State.Status == "pending" {
+		e.Kind = event.PartialCall
+	}
+	r.log.Add(e)
+	if p.State.Status != "completed" && p.State.Status != "error" {
+		return
+	}
+	out := event.Event{Time: event.Millis(p.State.Time.End), Kind: event.Output, ID: p.CallID, Outcome: event.Succeeded}
+	if out.Time.IsZero() {
+		out.Time = event.Millis(updated)
+	}
+	switch exit := p.State.Metadata.Exit; {
+	case p.State.Metadata.Interrupted:
+		out.Outcome = event.Interrupted
+	case p.State.Status == "error", exit != nil && *exit != 0:
+		out.Outcome = event.FailedTool
+	}
+	r.log.Add(out)
+}

@@ -1,0 +1,238 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// redirects answers with a redirect to a page for signing in.
+func redirects(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Location", "http://127.0.0.1:1/login?"+canaryKey)
+	w.WriteHeader(http.StatusFound)
+}
+
+// inOnePiece answers a request for a stream with one JSON document.
+func inOnePiece(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"id":"c","object":"chat.completion","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"`+canaryAnswer+`"},"finish_reason":"stop"}]}`)
+}
+
+// resetsAtTheEnd sends a whole stream, and then breaks the connection off.
+func resetsAtTheEnd(w http.ResponseWriter, _ *http.Request) {
+	begin(w)
+	_, _ = io.WriteString(w, sseEnd+sseDone)
+	_ = http.NewResponseController(w).Flush()
+	reset(w)
+}
+
+// callsTool answers with a call.
+func callsTool(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, `data: {"id":"c","object":"chat.completion.chunk","model":"gpt-5","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"exec_command","arguments":"{}"}}]}}]}`+"\n\n"+
+		`data: {"id":"c","object":"chat.completion.chunk","model":"gpt-5","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`+"\n\n"+sseDone)
+}
+
+// answersInAnotherForm sends a stream without one chunk of Chat Completions.
+func answersInAnotherForm(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, `data: {"output":"`+canaryAnswer+`","stop":true}`+"\n\n"+sseDone)
+}
+
+// breaksAChunk sends a stream that ends well, and of which one chunk is not JSON.
+func breaksAChunk(w http.ResponseWriter, _ *http.Request) {
+	begin(w)
+	_, _ = io.WriteString(w, `data: {"id":"c","object":"chat.cdata: {"id":"c","choices":[]}`+"\n\n"+sseEnd+sseDone)
+}
+
+// shell returns a command that asks as often as %s stands in it.
+func shell(t *testing.T, script string) []string {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ask := fmt.Sprintf("%s=ask %q >%s", asClient, self, os.DevNull)
+	return []string{"sh", "-c", strings.ReplaceAll(script, "ASK", ask)}
+}
+
+// "ok" is said only of what was asked and answered; what the command's end says counts as well.
+func TestRunSaysHowTheCommandEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, script, failOn string
+		answer               http.HandlerFunc
+		want                 int
+		says                 string
+	}{
+		{"redirect", "ASK; exit 1", "", redirects, 1, "1 did not end well; sh exited 1"},
+		{"redirect, and the command makes nothing of it", "ASK", "any", redirects, statusFailOn, "it is not known how 1 run ended"},
+		{"an answer that cannot be read", "ASK", "any", answersInAnotherForm, statusFailOn, "1 model call; it is not known how 1 run ended"},
+		{"a broken chunk", "ASK", "any", breaksAChunk, statusFailOn, "1 did not end well"},
+		{"JSON for a stream", "ASK", "any", inOnePiece, 0, "; ok"},
+		{"JSON for a stream, again and again", "for i in 1 2 3 4 5; do ASK; done", "any", inOnePiece, statusFailOn, "the same was asked 5 times although the answer came whole"},
+		{"reset after the end", "for i in 1 2 3 4; do ASK; done; exit 1", "", resetsAtTheEnd, 1, "the same was asked 4 times although the answer came whole; sh exited 1 although every model call was answered"},
+		{"killed in a tool", "ASK; kill -9 $$", "", callsTool, 137, "sh was killed by signal 9 while exec_command may have been running"},
+		{"left with a call", "ASK", "any", callsTool, statusFailOn, "it is not known how 1 run ended"},
+		{"well", "ASK", "any", whole, 0, "; ok"},
+		{"well, and the command failed", "ASK; exit 7", "any", whole, 7, "sh exited 7 although every model call was answered"},
+		{"no model call", "true", "any", whole, statusFailOn, "exit status 3, because of --fail-on any"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"run"}
+			if tt.failOn != "" {
+				args = append(args, "--fail-on", tt.failOn)
+			}
+			p := otelllm(t, asks(model(t, tt.answer)), append(append(args, "--"), shell(t, tt.script)...)...)
+			assert.Equal(t, tt.want, p.run(t), "%s", &p.stderr)
+			assert.Contains(t, p.stderr.String(), tt.says)
+			if tt.says != "; ok" {
+				assert.NotContains(t, p.stderr.String(), "; ok")
+			}
+		})
+	}
+}
+
+// An agent that is killed while a model answers has not cancelled anything.
+func TestKilledAgentCancelsNothing(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 1)
+	srv := model(t, func(w http.ResponseWriter, r *http.Request) { begin(w); began <- struct{}{}; silent(w, r) })
+	file := filepath.Join(t.TempDir(), "runs.jsonl")
+	p := otelllm(t, asks(srv), append([]string{"run", "--json", file, "--"}, shell(t, "echo $$; exec env ASK")...)...)
+	require.NoError(t, p.Start())
+	<-began
+	var pid int
+	_, err := fmt.Sscan(p.stdout.String(), &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	assert.Equal(t, 137, p.exit(t))
+	assert.Contains(t, p.stderr.String(), "sh was killed by signal 9 while gpt-5 was answering")
+	records := readRecords(t, file)
+	require.Len(t, records, 1)
+	assert.Equal(t, semconv.RunOutcomeIncomplete.String(), text(&records[0], semconv.RunOutcomeKey))
+	assert.Equal(t, semconv.ClassRunAbandoned.String(), text(&records[0], semconv.FailureClassKey))
+	assert.NotContains(t, p.stderr.String(), "deliberately")
+	require.Len(t, records[0].Requests, 1)
+	assert.Equal(t, semconv.CauseConsumerClosed.String(), text(&records[0].Requests[0], semconv.FailureCauseKey))
+	assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry.String(), text(&records[0].Requests[0], semconv.RetrySafetyKey))
+}
+
+// Files are written as runs end: who kills the program loses nothing, and the agent does not go
+// on without it.
+func TestKilledProgramLeavesWholeFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lines, page := filepath.Join(dir, "runs.jsonl"), filepath.Join(dir, "runs.html")
+	p := otelllm(t, asks(model(t, whole)), append([]string{"run", "--json", lines, "--report", page, "--"}, shell(t, "ASK; echo $$; exec sleep 600")...)...)
+	p.WaitDelay = 1 // the agent has the program's output, until it has ended
+	require.NoError(t, p.Start())
+	require.Eventually(t, func() bool {
+		raw, err := os.ReadFile(page)
+		return err == nil && strings.Contains(string(raw), "gpt-5") && strings.Contains(p.stdout.String(), "\n")
+	}, patience, tick)
+	var pid int
+	_, err := fmt.Sscan(p.stdout.String(), &pid)
+	require.NoError(t, err)
+	require.NoError(t, p.Process.Kill())
+	_ = p.Wait()
+	records := readRecords(t, lines)
+	require.Len(t, records, 1)
+	assert.Equal(t, "succeeded", text(&records[0], semconv.RunOutcomeKey))
+	raw, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.True(t, strings.HasSuffix(strings.TrimSpace(string(raw)), "</html>"))
+	if runtime.GOOS == "linux" {
+		require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) }, patience, tick)
+	}
+}
+
+// zombie reports whether a process has ended, and its status has not been read.
+func zombie(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(raw), ") Z ")
+}
+
+// JUnit's XML, annotations and the step's summary have each run, and nothing of what was said.
+func TestContinuousIntegration(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		answer   http.HandlerFunc
+		failures int
+	}{"whole": {whole, 0}, "broken": {broken, 1}, "refused": {refusesWithCanary, 1}, "redirect": {redirects, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			junit, step := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "step.md")
+			env := append(asks(model(t, tt.answer)), "GITHUB_STEP_SUMMARY="+step)
+			p := otelllm(t, env, append([]string{"run", "--junit", junit, "--github", "--"}, shell(t, "ASK")...)...)
+			assert.Zero(t, p.run(t), "%s", &p.stderr)
+			assert.Empty(t, p.stdout.String(), "which is the command's")
+			raw, err := os.ReadFile(junit)
+			require.NoError(t, err)
+			var suite junitSuite
+			require.NoError(t, xml.Unmarshal(raw, &suite))
+			assert.Equal(t, 1, suite.Tests)
+			assert.Equal(t, tt.failures, suite.Failures)
+			require.Len(t, suite.Cases, 1)
+			assert.Contains(t, suite.Cases[0].Name, "gpt-5")
+			assert.Equal(t, tt.failures > 0, strings.HasPrefix(p.stderr.String(), "::"), "%s", &p.stderr)
+			table, err := os.ReadFile(step)
+			require.NoError(t, err)
+			assert.Contains(t, string(table), "gpt-5")
+			for _, canary := range []string{canaryPrompt, canaryAnswer, canaryKey} {
+				assert.NotContains(t, string(raw)+string(table)+p.stderr.String(), canary)
+			}
+		})
+	}
+}
+
+// What cannot be written is an error before the command starts.
+func TestFilesAreTriedBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	started := filepath.Join(dir, "started")
+	for _, flag := range []string{"--json", "--report", "--junit"} {
+		p := otelllm(t, nil, "run", flag, filepath.Join(dir, "missing", "file"), "--", "touch", started)
+		assert.Equal(t, statusError, p.run(t))
+		assert.Contains(t, p.stderr.String(), "otelllm: "+flag+": ")
+		assert.NoFileExists(t, started)
+	}
+}
+
+func TestReplaceOutputLeavesDevicesAndLinks(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	require.NoError(t, os.WriteFile(target, []byte("old"), 0o600))
+	require.NoError(t, os.Symlink(target, link))
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
+	require.NoError(t, replaceOutput(link, write))
+	raw, err := os.ReadFile(target)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(raw))
+	require.NoError(t, replaceOutput(os.DevNull, write))
+	info, err := os.Stat(os.DevNull)
+	require.NoError(t, err)
+	assert.False(t, info.Mode().IsRegular())
+	require.Error(t, replaceOutput(target, func(io.Writer) error { return net.ErrClosed }))
+	raw, err = os.ReadFile(target)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(raw), "it is whole")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, left, 2)
+}

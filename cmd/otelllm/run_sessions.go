@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+)
+
+// readPatience bounds the time to read what an agent wrote to the disk.
+const readPatience = 2 * time.Second
+
+// sessionsOf returns the sessions in which an agent began a turn since the command began, from the
+// files that it wrote. What cannot be read is left out: the wire has shown the rest.
+func sessionsOf(ctx context.Context, plan *agents.Plan, home string, began time.Time) (list []*sessionfiles.Session) {
+	agent := sessionfiles.Find(plan.Agent.Name)
+	if agent == nil || home == "" {
+		return nil
+	}
+	places := slices.DeleteFunc(sessionfiles.Places(home, plan.Getenv), func(p sessionfiles.Place) bool { return p.Agent != agent })
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	ignore := func(*sessionfiles.Problem) {}
+	scan := sessionfiles.Scan{Since: began, Now: time.Now(), Around: sessionfiles.LookAround(), Report: ignore}
+	scan.Sessions(ctx, sessionfiles.Discover(places, began, ignore), func(one *sessionfiles.Session) {
+		if last := one.Last(); last != nil && !last.Start.Before(began) {
+			list = append(list, one)
+		}
+	})
+	return list
+}
+
+// joinSession adds what only the session shows to what went over the wire: the tools of a run, and
+// the run of model calls that belong to none, as of an agent that died in its first tool. Where
+// there are several runs or sessions, it is not known which belongs to which.
+func joinSession(records []report.Record, sessions []*sessionfiles.Session) []report.Record {
+	if len(sessions) != 1 {
+		return records
+	}
+	r := sessionfiles.RecordOf(sessions[0].Last())
+	if r == nil {
+		return records
+	}
+	var runs []int
+	var calls []report.Record
+	for i := range records {
+		switch records[i].Kind {
+		case report.RecordRun:
+			runs = append(runs, i)
+		case report.RecordRequest:
+			calls = append(calls, records[i])
+		case report.RecordTool:
+		}
+	}
+	switch {
+	case len(runs) == 1 && len(records[runs[0]].Tools) == 0 && len(r.Tools) > 0:
+		records = slices.Clone(records)
+		records[runs[0]].Tools = r.Tools
+		return records
+	case len(runs) == 0 && len(calls) > 0 && len(calls) == len(records):
+		r.Requests = calls
+		return []report.Record{*r}
+	default:
+		return records
+	}
+}
+
+// printSessions says which sessions did not end well, and how to go on with them.
+func printSessions(w io.Writer, sessions []*sessionfiles.Session) {
+	for _, s := range sessions {
+		line, unwell := lineOf(s, sessionfiles.RecordOf(s.Last()))
+		if !unwell || s.Last().State == turns.Undetermined {
+			continue
+		}
+		fmt.Fprintf(w, "otelllm: from the session file: %s\n", report.Printable(line.what))
+		fmt.Fprintf(w, "otelllm: before you resume it: otelllm sessions --plan %s\n", report.Printable(s.ID))
+	}
+}
