@@ -46,7 +46,7 @@ var claudeTruths = map[string]struct {
 	"ok_tool":          {"succeeded", "", "succeeded", 2, 1},
 	"tool_denied":      {"recovered", "", "recovered", 2, 1},
 	"tool_failed":      {"recovered", "", "recovered", 2, 1},
-	"reset_headers":    {"incomplete unclassified", "incomplete unclassified", "incomplete unclassified", 1, 0},
+	"reset_headers":    {"incomplete unclassified", "failed unclassified", "incomplete unclassified", 1, 0},
 	"reset_text":       {"failed stream_interrupted", "failed stream_interrupted", "failed stream_interrupted", 1, 0},
 	"reset_text_once":  {"recovered", "", "recovered", 1, 0},
 	"reset_tool_input": {"failed stream_interrupted", "failed stream_interrupted", "failed stream_interrupted", 1, 0},
@@ -54,9 +54,9 @@ var claudeTruths = map[string]struct {
 	"r429_ok":          {"recovered", "", "recovered", 1, 0},
 	"overloaded":       {"failed provider_error", "failed provider_error", "failed provider_error", 1, 0},
 	"unauthorized":     {"failed provider_error", "failed provider_error", "failed provider_error", 1, 0},
-	"inband":           {"incomplete unclassified", "incomplete unclassified", "incomplete unclassified", 1, 0},
+	"inband":           {"incomplete unclassified", "failed unclassified", "incomplete unclassified", 1, 0},
 	"stall":            {"incomplete unclassified", "", "incomplete unclassified", 0, 0},
-	"tool_reset":       {"incomplete unclassified", "incomplete unclassified", "incomplete unclassified", 2, 1},
+	"tool_reset":       {"incomplete unclassified", "failed unclassified", "incomplete unclassified", 2, 1},
 }
 
 func runVerdicts(spans []ptrace.Span) (said, timelines []string) {

@@ -93,7 +93,7 @@ func TestTurns(t *testing.T) {
 		{
 			"Claude Code: no status",
 			claudeCode(claude("user_prompt", nil), claude("api_error", attributes{"error": canary("error"), "attempt": 3}), claude("api_retries_exhausted", nil)),
-			want{[]string{"chat error", "run error"}, "failure", "incomplete", "unclassified", "user_confirmed_retry"},
+			want{[]string{"chat error", "run error"}, "failure", "failed", "unclassified", "user_confirmed_retry"},
 		},
 		{
 			"Claude Code: refused",
