@@ -31,6 +31,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 )
 
@@ -82,6 +83,7 @@ func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
 	t.Cleanup(func() { p.stop(t) })
 	require.Eventually(t, func() bool { return col.GetState() == otelcol.StateRunning }, patience, 5*time.Millisecond,
 		"the Collector did not start:\n%s", p.logs)
+	time.Sleep(process.NewCollector)
 
 	of := func(service string) *sdktrace.TracerProvider {
 		exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())

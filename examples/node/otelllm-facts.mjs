@@ -24,6 +24,7 @@ import { catalogue } from './otelllm-catalogue.mjs';
 const tracer = trace.getTracer('otelllm-facts');
 const runKey = createContextKey('otelllm run');
 const signalKey = createContextKey('otelllm signal');
+const callKey = createContextKey('otelllm call'); // of otelllm-retry.mjs
 
 // Abort is a reason for AbortController.abort that names its source: 'user', 'application', 'shutdown' or
 // 'deadline', with a reason of your choice. For 'watchdog', a timer of yours, reason is what it watched:
@@ -74,10 +75,11 @@ export function withRun(agent, { signal, conversation, toolsRecorded = false, ju
   const named = defined({ 'gen_ai.agent.name': safeName(agent), 'gen_ai.conversation.id': safeName(conversation) });
   const attributes = { 'gen_ai.operation.name': 'invoke_agent', ...named, ...(outer && { 'llm.run.id': outer.id }) };
   const now = outer?.now ?? clock();
-  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes, startTime: now() }, async (recorded) => {
+  return tracer.startActiveSpan(named['gen_ai.agent.name'] ? `invoke_agent ${named['gen_ai.agent.name']}` : 'invoke_agent', { attributes, startTime: now() }, async (recorded) => {
     const run = { id: recorded.spanContext().spanId, now, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
     run.judge = judge ?? outer?.judge ?? safely(judgeOfEnvironment);
     run.judged = String(++judgedParts);
+    run.ledger = outer?.ledger ?? new Ledger();
     const span = new Told(recorded, run, now, { kind: 'run' }, attributes);
     span.tell({ state: 'begun', parent_run: outer && outer.judge === run.judge ? outer.judged : undefined, 'llm.run.tools': toolsRecorded ? 0 : undefined });
     try {
@@ -126,7 +128,8 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
     span.tell({ state: 'begun' });
     let outcome = 'succeeded';
     try {
-      const result = await fn();
+      const call = context.active().getValue(callKey);
+      const result = await (call && run ? context.with(context.active().setValue(callKey, call.inTool()), fn) : fn());
       if (result?.isError === true) {
         outcome = 'failed';
         failed(span, 'tool_error');
@@ -203,6 +206,7 @@ export function factsFetch(fetch = globalThis.fetch) {
   return async (input, init) => {
     const request = safely(() => Recording.of(input, init));
     if (!request) return fetch(input, init);
+    if (request.unsent) throw request.unsent;
     let response;
     try {
       response = await context.with(trace.setSpan(context.active(), request.span.recorded), fetch, undefined, input, init);
@@ -239,8 +243,13 @@ class Recording {
   static of(input, init) {
     const url = new URL(input.url ?? input);
     const protocol = protocols.find((p) => url.pathname.endsWith(p.path));
-    if (!protocol || (init?.method ?? input.method)?.toUpperCase() !== 'POST' || typeof init?.body !== 'string') return undefined;
-    return new Recording(protocol, url, JSON.parse(init.body), new Headers(init.headers), init.signal ?? undefined);
+    if (!protocol || (init?.method ?? input.method)?.toUpperCase() !== 'POST') return undefined;
+    const body = typeof init?.body === 'string' ? safely(() => JSON.parse(init.body)) : undefined;
+    const outputs = body && safely(() => protocol.history(body)?.outputs.map(safeName));
+    const unsent = context.active().getValue(callKey)?.refuse(url.host, outputs);
+    if (unsent) return { unsent };
+    if (!body) return undefined;
+    return new Recording(protocol, url, body, new Headers(init.headers), init.signal ?? undefined);
   }
 
   constructor(protocol, url, body, headers, signal) {
@@ -274,6 +283,7 @@ class Recording {
     const recorded = tracer.startSpan(`chat ${safeName(body.model)}`, { kind: SpanKind.CLIENT, attributes, startTime: now() });
     this.span = new Told(recorded, this.run, now, { kind: 'request', id: String(++judgedParts) }, attributes);
     this.span.tell({ state: 'begun' });
+    context.active().getValue(callKey)?.sent(this.span.part.id, this);
     if (this.run) {
       for (const id of history?.outputs.slice(-64) ?? []) this.run.waiting.get(id)?.release();
       begun(this.run, 'requests');
@@ -353,12 +363,12 @@ class Recording {
       else if (line.startsWith('event:')) this.name = line.slice(6).trim();
       else if (/^(error: ?)?\{/.test(line)) this.stray(line.slice(line.indexOf('{')));
       else if (line === '') this.dispatch();
-      else if (!/^(event|id|retry)(:|$)/.test(line)) this.state.unread = true;
+      else if (!this.cut && !/^(event|id|retry)(:|$)/.test(line)) this.state.unread = true;
     }
   }
 
   dispatch() {
-    const { data, name } = this;
+    const { data = this.name === 'error' ? [] : undefined, name } = this; // NestJS omits the data of an error without a message
     this.data = this.name = undefined;
     if (!data) return;
     this.held = this.rest.length;
@@ -369,7 +379,7 @@ class Recording {
   stray(text) {
     const fault = faultIn(safely(() => JSON.parse(text)));
     if (!fault.seen && !fault.known) {
-      this.state.unread = true;
+      this.state.unread ||= !this.cut;
       return;
     }
     this.state.events++;
@@ -380,6 +390,12 @@ class Recording {
   event(data, name) {
     const s = this.state;
     const at = this.seconds();
+    if (data.trim() === '' && name === 'error') {
+      s.events++;
+      fail(s, new Fault().error);
+      this.awaitEnd();
+      return;
+    }
     if (data.trim() === '') { // a heartbeat, which has at most a name
       s.keepalives++;
       return;
@@ -393,9 +409,16 @@ class Recording {
       s.terminal = true;
     } else {
       const event = safely(() => JSON.parse(data));
+      if (!isObject(event) && this.cut) return; // no client reads it
       if (!isObject(event)) {
         s.violation ??= 'malformed_event';
+        s.broken ||= !s.complete && !s.terminal && event === undefined && isBroken(data);
         s.unread = true;
+        const behind = faultIn(safely(() => JSON.parse(data.slice(data.lastIndexOf('\n') + 1)))); // a gateway's, in place of the rest of an event
+        if (!behind.seen) return;
+        s.events++;
+        fail(s, behind.error);
+        this.awaitEnd();
         return;
       }
       if (/^(ping|keepalive|codex\.(rate_limits|response\.metadata))$/.test(event.type)) {
@@ -407,6 +430,7 @@ class Recording {
       if (s.events++ > 0) this.gap = Math.max(this.gap ?? 0, at - this.lastProgress);
       this.lastProgress = at;
     }
+    if (this.broke) return;
     // This is the protocol's final event: nothing after it counts.
     if (s.terminal && !s.error) this.end('close');
     else if (s.error) this.awaitEnd();
@@ -437,6 +461,7 @@ class Recording {
     if (!this.over && !this.lost) {
       this.guard(() => {
         if (!this.document) {
+          this.cut = true;
           this.take('\n\n'); // the end of the stream may end an event
           if (!this.over) {
             ended(this.state);
@@ -460,6 +485,16 @@ class Recording {
     this.end('eof');
   }
 
+  // flush reads what no blank line has ended when the connection broke. Some clients read an event that is whole by then; it ends nothing.
+  flush() {
+    const s = this.state;
+    const { terminal, complete } = s;
+    this.cut = this.broke = true;
+    this.take('\n\n');
+    s.terminal = terminal;
+    s.complete = complete;
+  }
+
   // guard ends the recording of the body if it cannot be followed.
   guard(f) {
     try {
@@ -476,7 +511,8 @@ class Recording {
     this.over = true;
     clearTimeout(this.closing);
     const pending = !this.document && (this.data || this.rest?.trim());
-    if (pending && !this.state.complete) this.state.unread = true; // the stream was cut inside an event
+    if (pending && how === 'error' && !this.lost) this.guard(() => this.flush());
+    else if (pending && !this.state.complete) this.state.unread = true; // the client left inside an event
     if (this.unknown) this.lost = this.state.unread = true;
     this.run?.open.delete(this);
     this.signal?.removeEventListener('abort', this.onAbort);
@@ -486,6 +522,7 @@ class Recording {
 
   settle(c) {
     const s = this.state;
+    if (s.fills && !s.error && s.finish.some((reason) => cutByLimit.test(reason))) for (const call of s.calls) call.completed = true;
     const known = this.status < 400;
     const { calls } = s;
     const count = (n) => (s.unread && !n ? undefined : n);
@@ -534,11 +571,12 @@ class Recording {
     const after = (this.status >= 400 && retryAfter(this.headers)) || error.after;
     const meaning = meaningOf(this.status, error, after);
     const said = error.code || error.type;
-    const refusal = { kind: meaning.kind, history: meaning.history, code: said ? safeCode(said) : undefined, after };
+    const own = catalogue.ownTypes.includes((error.type || '').toLowerCase()); // the gateway's own error
+    const refusal = { kind: meaning.kind, history: meaning.history, code: said ? safeCode(said) : undefined, after, intermediary: own };
     if (this.status < 400) return refusal;
     return {
       ...refusal, kind: kindByHeaders(meaning, this.headers),
-      intermediary: !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.read ? this.rest ?? '' : undefined)),
+      intermediary: own || !error.shaped && (meaning.intermediary || isIntermediary(this.status, this.headers, this.read ? this.rest ?? '' : undefined)),
     };
   }
 }
@@ -573,17 +611,42 @@ function endingOf(r, how, error) {
   };
   if (r.lost) return how === 'error' || how === 'abandoned' ? { ...stop(), phase: 'unknown' } : { phase: 'unknown' };
   if (s.error) return { end: 'terminal_event', phase: s.phase, due: true };
-  if (s.complete && (s.terminal || how !== 'error' || abort)) return { end: 'terminal_event', phase: 'stream_end' };
-  if (s.terminal && !s.text && !s.reasoning && !s.calls.length && !s.providerTools) return { end: 'terminal_event', phase: 'stream_end', due: true };
-  if (s.terminal) return { end: 'eof', phase: s.phase, stage: 'body', cause: 'clean_eof', due: true };
+  if (s.complete && (s.terminal || how !== 'error' || abort)) {
+    return { end: 'terminal_event', phase: 'stream_end', ...(s.broken && { stage: 'body', cause: 'malformed_event' }) };
+  }
   if (s.violation) return { end: stop().end, phase: s.phase, stage: 'body', cause: s.violation, due: true };
+  if (s.terminal && !s.unread && !s.text && !s.reasoning && !s.calls.length && !s.providerTools) return { end: 'terminal_event', phase: 'stream_end', due: true };
+  if (s.terminal) return { end: 'eof', phase: s.phase, stage: 'body', cause: 'clean_eof', due: true };
   return { phase: s.phase, ...stop(), ...(s.complete && { due: false }) };
 }
 
-// Told is a span whose facts the judge of its run gets as well.
+const maxLines = 4096; // of a ledger: the judge takes no more of a run
+
+// Ledger is the facts of a run and of those within it, or of a model call outside of any, as lines for the judge. It is exported for
+// otelllm-retry.mjs alone.
+export class Ledger {
+  lines = new Map();
+  complete = true;
+
+  // add adds a line to what is known of its part.
+  add(line, ms) {
+    const key = JSON.stringify([line.run, line.kind, line.id]);
+    const known = this.lines.get(key);
+    if (!known && this.lines.size >= maxLines) {
+      this.complete = false;
+      return;
+    }
+    const { state = 'ended' } = line;
+    const times = { start: known?.start ?? ms / 1000, ...(state === 'ended' && { end: known?.end ?? ms / 1000 }) };
+    this.lines.set(key, { ...known, ...line, state, ...times });
+  }
+}
+
+// Told is a span whose facts the judge of its run gets as well, and the ledger of the run or else of the call.
 class Told {
   constructor(recorded, run, now, part, attributes) {
-    Object.assign(this, { recorded, run, now, part, facts: { ...attributes } });
+    const { ledger, judged } = run ?? context.active().getValue(callKey) ?? {};
+    Object.assign(this, { recorded, run, now, part, facts: { ...attributes }, ledger, judged });
   }
   setAttribute(key, value) {
     this.setAttributes({ [key]: value });
@@ -604,11 +667,14 @@ class Told {
     this.recorded.end(at);
   }
   tell(more) {
-    if (!this.run?.judge || this.run.told) return;
-    const line = { run: this.run.judged, ...this.part, ...this.facts, ...more };
+    if (!this.ledger || this.run?.told) return;
+    const line = { run: this.judged, ...this.part, ...this.facts, ...more };
+    const parent = this.part.kind === 'run' && this.run.outer?.judged;
+    this.ledger.add(parent ? { ...line, parent_run: parent } : line, this.now());
+    if (!this.run) return;
     if (this.part.kind === 'run') this.run.told = !more; // after its end the judge has forgotten it
     else if (!more && (!this.ended || this.run.last === this.ended)) this.run.last = this.ended = line; // a tool ends, and is delivered later
-    safely(() => this.run.judge.tell(line));
+    if (this.run.judge) safely(() => this.run.judge.tell(line));
   }
 }
 
@@ -717,7 +783,7 @@ const thought = (s) => { leave(s); s.reasoning++; s.phase = 'reasoning'; };
 function begin(s, key, id, name, part, free = false) {
   leave(s);
   s.phase = 'tool_input';
-  s.writing = { key, id, name, free, input: 'empty', depth: 0, quoted: false, escaped: false, completed: false, ready: false };
+  s.writing = { key, id, name, free, ...nothingYet, completed: false, ready: false };
   s.calls.push(s.writing);
   add(s, s.writing, part);
 }
@@ -748,28 +814,73 @@ function add(s, call, part) {
   if (!/^(empty|open)$/.test(call.input)) complete(s, call);
 }
 
-const scalar = /[\d+\-.Ea-z]/; // a character of a number or a literal
-
-// follow keeps where the input of a call is in JSON, and nothing of it.
+// follow reads the next character of the input of a call, and keeps where it is in the grammar of JSON: nothing of the input itself.
 function follow(call, c) {
-  if (call.quoted) {
-    if (call.escaped) call.escaped = false;
-    else if (c === '\\') call.escaped = true;
-    else if (c === '"') call.quoted = false;
-    if (!call.quoted && call.depth === 0) call.input = 'whole';
-    return;
+  if (/^(broken|deep)$/.test(call.input)) return;
+  call.due = after(call, c) ?? 'nothing';
+  if (call.due === 'nothing') call.input = 'broken';
+  else if (/^(deep|whole)$/.test(call.due)) call.input = call.due;
+  else if (call.open) call.input = 'open';
+  else call.input = { value: 'empty', number: 'scalar' }[call.due] ?? 'open'; // a number may be whole with each of its characters
+}
+
+const maxNesting = 64;
+const closed = (call) => (call.open ? 'next' : 'whole');
+
+// after returns what is due after the character c; undefined: it is not JSON. Of numbers only the characters are checked.
+function after(call, c) {
+  switch (call.due) {
+    case 'string':
+      if (c === '"') return call.named ? 'colon' : closed(call);
+      return c === '\\' ? 'escape' : c < ' ' ? undefined : 'string';
+    case 'escape':
+      call.rest = 'hhhh';
+      return c === 'u' ? 'hex' : /["\\/bfnrt]/.test(c) ? 'string' : undefined;
+    case 'hex':
+      call.rest = call.rest.slice(1);
+      return !/[\da-f]/i.test(c) ? undefined : call.rest ? 'hex' : 'string';
+    case 'literal':
+      if (c !== call.rest[0]) return undefined;
+      call.rest = call.rest.slice(1);
+      return call.rest ? 'literal' : closed(call);
+    case 'number':
+      if (/[\d+\-.eE]/.test(c)) return 'number';
+      call.due = closed(call);
   }
-  if (/\s/.test(c)) {
-    if (call.input === 'scalar') call.input = 'whole';
-    return;
+  if (/[ \t\n\r]/.test(c)) return call.due;
+  const value = /^(value|element)$/.test(call.due);
+  switch (c) {
+    case '"':
+      call.named = /^(member|name)$/.test(call.due);
+      return call.named || value ? 'string' : undefined;
+    case '{': case '[':
+      if (!value) return undefined;
+      if (call.open.length === maxNesting) return 'deep';
+      call.open += c;
+      return c === '{' ? 'member' : 'element';
+    case '}': case ']':
+      if (call.open.at(-1) !== (c === '}' ? '{' : '[') || ![c === '}' ? 'member' : 'element', 'next'].includes(call.due)) return undefined;
+      call.open = call.open.slice(0, -1);
+      return closed(call);
+    case ',': return call.due !== 'next' ? undefined : call.open.at(-1) === '{' ? 'name' : 'value';
+    case ':': return call.due === 'colon' ? 'value' : undefined;
   }
-  if (call.input === 'whole' || (call.input === 'scalar' && !scalar.test(c))) call.input = 'broken';
-  if (call.input === 'empty') call.input = 'open';
-  if (call.input !== 'open') return;
-  if (c === '"') call.quoted = true;
-  else if (c === '{' || c === '[') call.depth++;
-  else if (c === '}' || c === ']') { if (--call.depth <= 0) call.input = call.depth < 0 ? 'broken' : 'whole'; }
-  else if (call.depth === 0) call.input = scalar.test(c) ? 'scalar' : 'broken'; // a scalar may be whole with each of its characters
+  call.rest = { t: 'rue', f: 'alse', n: 'ull' }[c];
+  return !value ? undefined : call.rest ? 'literal' : /[\d+\-.eE]/.test(c) ? 'number' : undefined;
+}
+
+const nothingYet = { input: 'empty', due: 'value', open: '', rest: '', named: false };
+
+// isBroken reports whether a payload that cannot be parsed would have been a part of the answer: it begins as an object, and not with a
+// whole one. A word would not have been, and Python reads an object with a NaN or an Infinity.
+function isBroken(payload) {
+  if (payload.trimStart()[0] !== '{' || /NaN|Infinity/.test(payload)) return false;
+  const object = { ...nothingYet };
+  for (const c of payload) {
+    follow(object, c);
+    if (!/^(empty|open)$/.test(object.input)) break;
+  }
+  return object.input !== 'whole';
 }
 
 // ended is for the end of a body that its reader takes for the end of the answer: calls without arguments
@@ -779,29 +890,38 @@ function ended(s) {
   if (s.protocol === messages && s.finish.length && !s.terminal) done(s);
 }
 
-// fillIn is ended for a client that executes even a call whose input is an open JSON value, with {} instead.
+// fillIn is ended for a client that executes even a call whose input is an open JSON value: it repairs it, or takes {} instead.
 function fillIn(s) {
-  if (s.protocol === chat && s.fills && !s.error) for (const c of s.calls) complete(s, c);
+  if (s.fills && !s.error) for (const c of s.calls) complete(s, c);
 }
 
-// fillsInputs reports whether the client is @openrouter/ai-sdk-provider from 2.5.0 on, which does so at a clean end
-// (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). Where the application has a User-Agent of its own, the library below it
-// and OpenRouter's host have to do.
+// cutByLimit matches the reasons of an answer that may have been cut within the input of a call.
+const cutByLimit = /^(length|max_tokens|max_output_tokens|model_context_window_exceeded|content_filter|incomplete)$/i;
+
+// checkingClients matches the User-Agents of clients that execute no call with half an input.
+const checkingClients = /(^|\s)(opencode\/|codex[_-]|claude-cli\/)/;
+
+// fillsInputs reports whether the client may do so at a clean end or a limit, as LangChain does and Cline. Such clients name the SDK
+// below them, or nothing, so that it is assumed of each one that is not known to check. Of the AI SDK's providers only
+// @openrouter/ai-sdk-provider does, from 2.5.0 on (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). Where the application
+// has a User-Agent of its own, the library below it and OpenRouter's host have to do.
 function fillsInputs(headers, url) {
-  const agent = headers.get('user-agent') ?? '';
+  const agent = (headers.get('user-agent') ?? '').replaceAll(/(?<=^|\s)ai-sdk-/g, 'ai-sdk/'); // as version 7 of the AI SDK writes it
   const version = /(?:^|\s)ai-sdk\/openrouter\/(\S+)/.exec(agent)?.[1];
   if (version) return !/^(0|1|2\.[0-4])\./.test(version);
-  if (url.hostname !== 'openrouter.ai') return false;
-  return /^Mozilla\//.test(agent) || (/(^|\s)ai-sdk\/provider-utils\//.test(agent) && !/(^|\s)ai-sdk\/(?!provider-utils\/)/.test(agent));
+  if (/(^|\s)ai-sdk\/(?!provider-utils\/)/.test(agent)) return false;
+  if (/(^|\s)ai-sdk\/provider-utils\//.test(agent)) return url.hostname === 'openrouter.ai';
+  return !checkingClients.test(agent);
 }
 
 // unstated completes a chat that its server has ended, with content and not one finish reason: some servers
-// send none. One that ended within the input of a call stays incomplete.
+// send none. One that ended within the input of a call stays incomplete. An object that is not known may have been the end, and not a
+// good one.
 function unstated(s) {
   ended(s);
-  if (s.protocol !== chat || s.complete || s.finish.length || !(s.text || s.calls.length) || s.calls.some((c) => !c.completed)) return;
+  if (s.protocol !== chat || s.complete || s.finish.length || !(s.text || s.calls.length || (s.strange && s.choices.size)) || s.calls.some((c) => !c.completed)) return;
   for (const c of s.calls) { endInput(s, c); c.ready = true; }
-  s.finish.push('unstated');
+  s.finish.push(s.strange ? 'unrecognized' : 'unstated');
   s.complete = true;
   s.phase = 'stream_end';
 }
@@ -854,7 +974,8 @@ const chat = {
     identify(s, e);
     usage(s, e.usage?.prompt_tokens, e.usage?.completion_tokens);
     let failure;
-    for (const { index, delta = {}, finish_reason: reason } of e.choices ?? []) {
+    for (const { index, delta = {}, finish_reason: said } of e.choices ?? []) {
+      const reason = /^(none|null)$/i.test(said) ? undefined : said; // some servers write their language's null
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
       if (delta.content || delta.refusal) text(s);
@@ -884,6 +1005,10 @@ const chat = {
       fail(s, error);
       return;
     }
+    if (isAside(e) && Object.entries(e).some(([key, v]) => !headingKeys.has(key) && hasText(v))) {
+      unknownPart(s);
+      s.strange = true;
+    }
     s.complete = s.choices.size > 0 && [...s.choices.values()].every(Boolean);
     if (s.complete) s.phase = s.calls.some((c) => c.ready) ? 'tool_call_ready' : 'stream_end';
   },
@@ -906,7 +1031,7 @@ const responses = {
   }),
   providerTools: ({ prompt, tools = [] }) => (prompt ? undefined : offered(tools, ['function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch'])), // a stored prompt may have tools, too
   event(e, s, name) {
-    const { item, type = name } = e;
+    const { item, type = name || untyped(e) } = e;
     const ours = item && /^(function|custom_tool)_call$/.test(item.type);
     identify(s, e.response);
     switch (type) {
@@ -943,18 +1068,20 @@ const responses = {
         break;
       case 'response.completed': case 'response.incomplete':
         usage(s, e.response.usage?.input_tokens, e.response.usage?.output_tokens);
-        s.finish.push(e.response.incomplete_details?.reason ?? (s.asks ? 'approval_required' : s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
+        s.finish.push(cutBy(e.response) ?? (type === 'response.incomplete' ? 'incomplete' : s.asks ? 'approval_required' : s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
+        s.broken &&= !items(e.response.output).length; // it has all of the answer once more
         done(s);
         break;
       case 'response.failed': case 'response.cancelled': {
-        const fault = new Fault().read(e.response?.error);
+        let fault = new Fault().read(e.response?.error);
+        if (!fault.seen) fault = flatFault(e); // a gateway has put it beside the response, or in its place
         if (type === 'response.cancelled') fault.code ||= 'cancelled';
         fail(s, fault.error);
         break;
       }
       case 'response.done': // of some servers: its status says how it ended
         return responses.event({ ...e, type: `response.${e.response?.status ?? 'completed'}` }, s);
-      case 'error': fail(s, flatError(e)); break;
+      case 'error': fail(s, flatFault(e).error); break;
       default: if (/\.delta$/.test(type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(type)) unknownPart(s);
     }
   },
@@ -995,12 +1122,21 @@ const messages = {
   providerTools: ({ tools = [], mcp_servers: mcp = [], container }) => [
     ...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : []), ...(container?.skills?.length ? ['skills'] : [])],
   event(e, s, name) {
-    switch (e.type ?? name) {
+    switch (e.type ?? (name || untyped(e))) {
       case 'message_start':
+        if (s.blocks && !s.terminal && e.message.id && e.message.id === s.message) break; // gateways repeat it
+        if (s.blocks && !s.terminal) { // a gateway has appended the answer of another attempt
+          s.broken = true;
+          s.violation ??= 'malformed_event';
+          for (const c of s.calls) if (!c.free) endInput(s, c);
+          s.writing = undefined;
+        }
+        s.message = e.message.id;
         identify(s, e.message);
         usage(s, e.message.usage?.input_tokens);
         break;
       case 'content_block_start':
+        s.blocks = true;
         leave(s);
         if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id, e.content_block.name, Object.keys(e.content_block.input ?? {}).length ? e.content_block.input : undefined);
         else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) providerTool(s, e.content_block.type === 'mcp_tool_use' ? 'mcp' : e.content_block.name?.replace(/_tool_(regex|bm25)$/, ''));
@@ -1105,7 +1241,7 @@ class Fault {
     switch (key) {
       case 'type': this.type = textOf(v); break;
       case 'code': this.code = textOf(v); this.setStatus(v); break;
-      case 'status': case 'status_code': case 'statusCode': case 'http_status': case 'http_code':
+      case 'status': case 'status_code': case 'statusCode': case 'http_status': case 'http_status_code': case 'http_code':
         if (!this.setStatus(v) && !this.type) this.type = textOf(v); // a name in Google's errors
         break;
       case 'message': case 'msg': case 'detail': case 'title': case 'error_message': case 'error_description': case 'description':
@@ -1201,9 +1337,12 @@ function faultIn(document) {
       case 'object': flat.seen ||= v === 'error'; break;
       case 'type': if (v === 'error') flat.seen = true; else flat.type = typeof v === 'string' ? v : ''; break;
       case '__type': flat.type ||= shapeName(textOf(v)); break;
+      case 'error_code': if (!['', '0'].includes(textOf(v))) { flat.seen = true; flat.code = textOf(v); } break; // of FastChat and Qianfan
+      case 'error_msg': flat.inWords(v); break;
       default: flat.member(key, v);
     }
   }
+  if (flat.seen && typeof document.text === 'string') flat.say(document.text);
   if (!nested.seen) return flat;
   nested.after ||= flat.after;
   nested.status ||= flat.status;
@@ -1221,6 +1360,11 @@ const isFailure = (reason) => reason === 'error' || finishKinds.has(String(reaso
 // The members of a chunk without choices that is not an error.
 const chunkKeys = new Set(['id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider']);
 
+// isAside reports whether an object is no chunk, and headingKeys are the members that say what a chunk is of.
+const isAside = (e) => !('choices' in e) && Object.keys(e).some((key) => !chunkKeys.has(key));
+const headingKeys = new Set(['id', 'model', 'object', 'request_id', 'system_fingerprint', 'service_tier', 'provider', 'x_groq']);
+const hasText = (v) => (typeof v === 'string' ? v !== '' : v !== null && typeof v === 'object' && Object.values(v).some(hasText));
+
 // chatError returns the error in an event of Chat Completions: in a member, flat (vLLM), by the name of the event, or as a reason to finish.
 function chatError(e, name, failure) {
   const fault = new Fault().read(e.error);
@@ -1229,19 +1373,26 @@ function chatError(e, name, failure) {
   const groq = e.x_groq?.error;
   if (typeof groq === 'string' && groq) { fault.seen = true; fault.code = /^[\w.:/-]{1,64}$/.test(groq) ? groq : fault.code; } else fault.read(groq);
   if (fault.seen) return fault.error;
-  const aside = !('choices' in e) && Object.keys(e).some((key) => !chunkKeys.has(key));
-  if (name === 'error' || e.object === 'error' || aside) {
+  if (name === 'error' || e.object === 'error' || isAside(e)) {
     const flat = faultIn(e);
     if (name === 'error' || e.object === 'error' || flat.seen || flat.known) return flat.error;
   }
   return failure && { ...new Fault().error, type: failure };
 }
 
-// flatError returns the error of an event of Responses, which has it in a member or in its own.
-function flatError(e) {
+// untyped is the type of an event that some gateways send without one: an error.
+const untyped = (e) => (holds(e.error) && Object.keys(e.error).length ? 'error' : undefined);
+
+// cutBy returns what cut a response that has ended; gateways send response.completed then, too.
+function cutBy({ status, stop_reason: stop, incomplete_details: details }) {
+  return details?.reason ?? (/^(length|max_tokens|content_filter)$/.test(stop) ? stop : status === 'incomplete' ? status : undefined);
+}
+
+// flatFault reads the error of an event of Responses, which has it in a member or in its own.
+function flatFault(e) {
   const fault = new Fault().read(e.error);
   if (!fault.seen) for (const key of ['code', 'message', 'status', 'retry_after']) if (key in e) fault.member(key, e[key]);
-  return fault.error;
+  return fault;
 }
 
 // errorIn returns the error in the body of a response with an error status, whatever form the body has.

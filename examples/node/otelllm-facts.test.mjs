@@ -181,8 +181,6 @@ test('a count of zero is recorded only if everything was read', async () => {
   const text = chunk({ content: 'x' });
   const cut = Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('other side closed'), { code: 'UND_ERR_SOCKET' }) });
   for (const [name, chunks, { to = url, texts, error } = {}] of [
-    ['an event without its blank line', [chunk({ role: 'assistant' }), text.trimEnd()], { error: cut }],
-    ['a line that was cut', [chunk({ role: 'assistant' }), 'data: {"cho'], { error: cut }],
     ['an event and no event, one newline apart', [text.trimEnd() + '\ndata: nothing\n\n'], { texts: 1 }],
     ['a line that is not JSON', ['data: nothing\n\n', text], { texts: 1 }],
     ['a field of another name', [' data: {}\n\n']],
@@ -207,6 +205,27 @@ test('a count of zero is recorded only if everything was read', async () => {
   });
   assert.equal(span.attributes['llm.stream.unread'], undefined);
   assert.equal(span.attributes['llm.stream.text_chunks'], 0);
+});
+
+test('what was cut within an event has not reached the client', async () => {
+  const text = chunk({ content: 'x' });
+  const reset = Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('read'), { code: 'ECONNRESET' }) });
+  const done = `${chunk({}, 'stop')}data: [DONE]`;
+  for (const error of [reset, undefined]) {
+    for (let at = 0; at <= text.length; at++) {
+      const [{ attributes }] = await spansOf(async () => {
+        await (await factsFetch(answering([chunk({ role: 'assistant' }), text.slice(0, at)], { error }).fetch)(url, ask())).text().catch(() => {});
+      });
+      assert.equal(attributes['llm.stream.unread'], undefined, text.slice(0, at));
+      assert.equal(attributes['llm.stream.text_chunks'], at < text.trimEnd().length ? 0 : 1, text.slice(0, at));
+      assert.equal(attributes['llm.stream.end'], error ? 'read_error' : 'eof', text.slice(0, at));
+      assert.equal(attributes['llm.transport.cause'], error ? 'connection_reset' : 'clean_eof', text.slice(0, at));
+    }
+    const [{ attributes }] = await spansOf(async () => {
+      await (await factsFetch(answering([text, done], { error }).fetch)(url, ask())).text().catch(() => {});
+    });
+    assert.equal(attributes['llm.stream.end'], error ? 'read_error' : 'terminal_event', 'its last event has no blank line');
+  }
 });
 
 test('events one newline apart are read', async () => {
@@ -268,7 +287,14 @@ test('a client that fills in the input of a call may have run it', async () => {
     [`opencode/1 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 1],
     [`opencode/1 ${library}`, url, [], 0],
     [`ai-sdk/openai/3.0.0 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 0],
-    ['', url, [], 0],
+    ['ai-sdk-openai/4.0.118 ai-sdk-provider-utils/5.0.81 node.js/v24.0.0', url, [], 0],
+    ['ai-sdk-openrouter/4.0.0 ai-sdk-provider-utils/5.0.81', url, [], 1],
+    ['', url, [], 1],
+    ['langchainjs-openai/1.0.0 OpenAI/JS 6.1.0', url, [], 1],
+    ['OpenAI/JS 6.1.0', url, [chunk({}, 'length')], 1],
+    ['codex_cli_rs/0.169.0', url, [], 0],
+    ['codex_cli_rs/0.169.0', url, [chunk({}, 'length')], 0],
+    ['claude-cli/2.1.330 (external, cli)', url, [], 0],
   ]) {
     const [span] = await spansOf(async () => {
       const init = ask();
@@ -505,7 +531,7 @@ test('a call is complete once a client could have executed it', async () => {
     ['text after it', chat(begin('{"a'), { content: 'x' }), 1],
     ['a custom tool', chat(begin(undefined, { custom: { name: 'f', input: 'x' } })), 0],
     ['no arguments, and a clean end', chat(begin('')), 1, { error: null }],
-    ['open, and a clean end', chat(begin('{"a')), 0, { error: null }],
+    ['open, and a clean end', chat(begin('{"a')), 1, { error: null }],
     ['responses, whole when it is added', frames([item({ arguments: '{}' })]), 1, { where: openai }],
     ['responses, open', frames([item({ arguments: '' }), delta('{"a"')]), 0, { where: openai }],
     ['responses, closed', frames([item({ arguments: '' }), delta('{"a"'), delta(':1}')]), 1, { where: openai }],
@@ -529,19 +555,28 @@ test('an end is as good as its server meant it', async () => {
   const messages = 'https://model.example/v1/messages';
   const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
   const block = event({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'x' } });
-  for (const [name, chunks, where, finish, end, invalid] of [
+  for (const [name, chunks, where, finish, end, invalid, cause = end === 'eof' ? 'clean_eof' : undefined] of [
     ['text, and never a reason', [chunk({ content: 'x' }), done], url, ['unstated'], 'terminal_event'],
     ['a call, and never a reason', [whole('{}'), done], url, ['unstated'], 'terminal_event'],
+    ['an object that is not known, and never a reason', [chunk({ content: 'x' }), event({ note: 'lost' }), done], url, ['unrecognized'], 'terminal_event'],
+    ['two objects in one event', [chunk({ content: 'x' }), 'data: {}x\n\n', chunk({}, 'stop'), done], url, ['stop'], 'terminal_event'],
+    ['a broken object', [chunk({ content: 'x' }), 'data: {"choices":[{\n\n', chunk({}, 'stop'), done], url, ['stop'], 'terminal_event', undefined, 'malformed_event'],
+    ['a literal that is no JSON', [whole('undefined'), chunk({}, 'tool_calls'), done], url, ['tool_calls'], 'terminal_event', 1],
     ['half a call, and never a reason', [whole('{"a'), done], url, ['error'], 'eof'],
     ['nothing at all', [done], url, ['error'], 'terminal_event'],
     ['a call that is no JSON', [whole('{"a'), chunk({}, 'tool_calls'), done], url, ['tool_calls'], 'terminal_event', 1],
     ['two values', [whole('{}{}'), chunk({}, 'tool_calls'), done], url, ['tool_calls'], 'terminal_event', 1],
+    ['no reason, in a word', [chunk({ content: 'x' }, 'None'), chunk({ content: 'x' }, 'null'), chunk({}, 'stop'), done], url, ['stop'], 'terminal_event'],
+    ['an error without data', [chunk({ content: 'x' }), 'event: error\nid: 1\n\n', done], url, ['error'], 'terminal_event'],
+    ['another answer within a message', [event({ type: 'message_start', message: { id: 'a' } }), event({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }), event({ type: 'message_start', message: { id: 'b' } }), block,
+      event({ type: 'message_delta', delta: { stop_reason: 'end_turn' } }), event({ type: 'message_stop' })], messages, ['end_turn'], 'terminal_event', undefined, 'malformed_event'],
     ['a reason without message_stop', [block, event({ type: 'message_delta', delta: { stop_reason: 'end_turn' } })], messages, ['end_turn'], 'terminal_event'],
   ]) {
     const [span] = await spansOf(async () => (await factsFetch(answering(chunks).fetch)(where, ask())).text());
     assert.deepEqual(span.attributes['gen_ai.response.finish_reasons'], finish, name);
     assert.equal(span.attributes['llm.stream.end'], end, name);
     assert.equal(span.attributes['llm.stream.tool_inputs_invalid'], invalid, name);
+    assert.equal(span.attributes['llm.transport.cause'], cause, name);
   }
 });
 

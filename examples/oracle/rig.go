@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -119,6 +120,7 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 		final: c.stream.final(c.cut), failed: c.stream.failed(c.cut),
 		refused: strings.Contains(c.stream.name, "refusal"),
 		broken:  c.end != endClean && (c.cut < len(c.stream.body) || !c.stream.ended()),
+		spliced: bytes.Count(c.stream.body[:c.cut], []byte(`"type":"message_start"`)) > 1,
 	}
 	switch {
 	case res.hung || res.recording == nil:

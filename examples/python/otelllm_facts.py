@@ -1,5 +1,5 @@
 """What happened to each model request, on spans of its own: the facts of docs/reference/attributes.md, from
-which llm_classify makes its verdicts. It needs the standard library, and httpx or aiohttp; copy this file and
+which llm_classify makes its verdicts. It needs the standard library, and httpx, httpx2 or aiohttp; copy this file and
 otelllm_catalogue.py.
 
     import otelllm_facts as facts
@@ -64,6 +64,10 @@ try:
 except ImportError:
     httpx = None
 try:
+    import httpx2  # httpx under a new name: the SDKs of OpenAI from 3 on and of Anthropic from 1 on are built on it
+except ImportError:
+    httpx2 = None
+try:
     import aiohttp
 except ImportError:
     aiohttp = None
@@ -75,6 +79,7 @@ except ImportError:
 _SCOPE = 'otelllm-facts'
 _log = logging.getLogger('otelllm_facts')
 _current = contextvars.ContextVar('otelllm_scope', default=None)  # the innermost _Stoppable
+_call = contextvars.ContextVar('otelllm_call', default=None)  # the model call that the package's retry watches
 
 _lock = threading.RLock()  # of all counts and lists here; a finalizer may come back to it
 _numbers = random.Random()  # of ids; the application may seed the module's own
@@ -195,9 +200,9 @@ class _Span:
         self.failed = True
         self.attributes['error.type'] = error_type
 
-    def event(self, name):
+    def event(self, name, attributes=None):
         if len(self.events) < 32:
-            self.events.append((name, self.start + int(self.seconds() * 1e9)))
+            self.events.append((name, self.start + int(self.seconds() * 1e9), attributes or {}))
 
     def end(self, seconds):
         if self.pid == os.getpid():  # a forked process does not send what its parent began
@@ -211,7 +216,8 @@ class _Span:
             'traceId': self.trace_id, 'spanId': self.span_id, 'parentSpanId': self.parent_id, 'name': self.name, 'kind': self.kind,
             'startTimeUnixNano': str(self.start), 'endTimeUnixNano': str(end), 'status': {'code': 2} if self.failed else {},
             'attributes': [{'key': k, 'value': _value(v)} for k, v in self.attributes.items() if v is not None],
-            'events': [{'name': n, 'timeUnixNano': str(at)} for n, at in self.events],
+            'events': [{'name': n, 'timeUnixNano': str(at), 'attributes': [{'key': k, 'value': _value(v)} for k, v in more.items()]}
+                       for n, at, more in self.events],
         }
 
 
@@ -240,8 +246,8 @@ class _SDKSpan(_Span):
         self.span.set_attribute('error.type', error_type)
         self.span.set_status(otel.StatusCode.ERROR)
 
-    def event(self, name):
-        self.span.add_event(name)
+    def event(self, name, attributes=None):
+        self.span.add_event(name, attributes or None)
 
     def end(self, seconds):
         if self.pid == os.getpid():
@@ -259,6 +265,17 @@ def _start_span(name, kind, parent, attributes):
         if span is not None:
             return span
     return _Span(name, kind, parent, attributes)
+
+
+def _event(name, attributes):
+    """Record an event on the current span, or without an SDK on the span of the run."""
+    attributes = {k: v for k, v in attributes.items() if v is not None}
+    if _tracer() is not None:
+        otel.get_current_span().add_event(name, attributes)
+        return
+    scope = _current.get()
+    if scope is not None and scope.within is not None:
+        scope.within.span.event(name, attributes)
 
 
 def _value(v):
@@ -455,6 +472,37 @@ atexit.register(_at_exit)
 
 # Runs and tools.
 
+class _Ledger:
+    """The facts of a run and of those within it, or of a model call outside of any, as lines for the package's judge."""
+
+    max_lines = 4096  # the judge takes no more of a run
+
+    def __init__(self):
+        self.known, self.complete = {}, True
+
+    def add(self, line):
+        """Add a line to what is known of its part. That a run has ended is a line of its own: its parts come before it."""
+        part = line['state'] if line['kind'] == 'run' else line['id']
+        key, now = (line['run'], line['kind'], part), time.time()
+        with _lock:
+            known = self.known.get(key, {})
+            if not known and len(self.known) >= self.max_lines:
+                self.complete = False
+                return
+            line = {**known, **line, 'start': line.get('start', known.get('start', now))}
+            if line['state'] == 'ended':
+                line['end'] = line.get('end', now)
+            self.known[key] = line
+
+    def lines(self):
+        with _lock:
+            return list(self.known.values())
+
+
+def _line(run, line):
+    return {'run': run, **{k: v for k, v in line.items() if v is not None}}
+
+
 class Abort(Exception):
     """Raise it, or name its parts in abort, where this side stops something on purpose.
 
@@ -596,6 +644,7 @@ class Run(_Stoppable):
         super().__init__()
         self.agent, self.conversation, self.tools_recorded, self.judge = _name(agent), _id(conversation_id), tools_recorded, judge
         self.requests = self.tools = 0
+        self.above, self.ledger = None, None  # the run around it; the facts of all runs within the outermost one
         self.span, self.passed, self.waiting, self.undecided, self.active, self.last, self.over = None, None, [], [], None, None, False
 
     @property
@@ -610,7 +659,8 @@ class Run(_Stoppable):
     def enter(self):
         self.around = sys.exc_info()[1]
         outer = _current.get()
-        above = outer.within if outer is not None else None
+        self.above = above = outer.within if outer is not None else None
+        self.ledger = above.ledger if above is not None and above.ledger is not None else _Ledger()
         attributes = {
             'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': self.agent, 'gen_ai.conversation.id': self.conversation,
             'llm.run.id': above.span.span_id if above else None,
@@ -620,8 +670,7 @@ class Run(_Stoppable):
         self.active = self.span.active()
         self.active.__enter__()
         self.judge = self.judge or (above.judge if above else None)
-        self.tell({'kind': 'run', 'state': 'begun', 'parent_run': above.span.span_id if above and above.judge is self.judge else None,
-                   **self.span.attributes, 'llm.run.tools': 0 if self.tools_recorded else None})
+        self.tell({'kind': 'run', 'state': 'begun', **self.span.attributes, 'llm.run.tools': 0 if self.tools_recorded else None})
 
     def __exit__(self, kind, error, traceback):
         if self.span is not None:
@@ -675,8 +724,12 @@ class Run(_Stoppable):
         return _Attached(self)
 
     def tell(self, line):
+        parent = self.above if line['kind'] == 'run' and line['state'] == 'begun' else None
+        line = _line(self.span.span_id, line)
+        self.ledger.add({**line, 'parent_run': parent.span.span_id} if parent else line)
         if self.judge is not None:
-            line = {'run': self.span.span_id, **{k: v for k, v in line.items() if v is not None}}
+            if parent and parent.judge is self.judge:
+                line['parent_run'] = parent.span.span_id
             if line['kind'] != 'run' and line['state'] == 'ended':
                 self.last = line
             self.judge.tell(line)
@@ -739,7 +792,7 @@ class Tool:
 
     def enter(self):
         scope = _current.get()
-        self.scope, self.around = scope, sys.exc_info()[1]
+        self.scope, self.around, self.call = scope, sys.exc_info()[1], _call.get()
         self.run = scope.within if scope is not None else None
         _begun(self.run, 'tools')
         self.span = _start_span(f'execute_tool {self.name}', 1, self.run.span if self.run else None, {
@@ -838,11 +891,12 @@ class Tool:
         }
 
     def tell(self, state):
-        if self.run is not None:
+        teller = self.run or self.call
+        if teller is not None:
             extra = self.facts() if state == 'ended' else {}
             extra.pop('llm.watchdog.kind', None)
             extra.pop('llm.watchdog.limit', None)
-            self.run.tell({'kind': 'tool', 'id': self.span.span_id, 'state': state, **self.span.attributes, **extra})
+            teller.tell({'kind': 'tool', 'id': self.span.span_id, 'state': state, **self.span.attributes, **extra})
 
     def release(self):
         """Send the span, once."""
@@ -896,55 +950,94 @@ class _State:
         self.writing = None  # the call that the last part of the answer was of
         self.phase, self.finish = 'response_started', []
         self.terminal = self.complete = self.refused = self.asks = False
+        self.strange = self.broken = False  # an object came that is not known; after which the answer is not what the model wrote
+        self.blocks, self.message = False, None  # of Messages: a block has begun; the message's id
         self.error = self.violation = self.id = self.model = self.input = self.output = None
         # The counts do not include everything that the client got: a count of zero proves nothing.
         self.unread = False
 
 
 class _Call:
-    """A tool call. It keeps where its input is in JSON, and nothing of it."""
-    __slots__ = ('completed', 'depth', 'escaped', 'free', 'id', 'input', 'invalid', 'key', 'name', 'quoted', 'ready')
+    """A tool call. It keeps where its input is in the grammar of JSON, and nothing of it."""
+    __slots__ = ('completed', 'due', 'free', 'id', 'input', 'invalid', 'key', 'name', 'named', 'open', 'ready', 'rest')
 
     def __init__(self, key, id, name, free):
         self.key, self.id, self.name, self.completed, self.ready = key, _id(id), _name(name), False, False
-        self.input, self.depth, self.quoted, self.escaped = 'empty', 0, False, False
+        self.input, self.due, self.open, self.rest, self.named = 'empty', 'value', '', '', False
         self.free, self.invalid = free, False  # free: its input is text of any form
 
-    tokens = re.compile(r'["\\{}\[\]]|[^\s"\\{}\[\]]+|\s+')
-    scalar = re.compile('[0-9+.Ea-z-]+')  # the characters of numbers and literals
+    plain = re.compile(r'[^"\\\x00-\x1f]*')  # characters that do not end a string
 
     def follow(self, text):
-        for c in self.tokens.findall(text):
-            if self.quoted:
-                if self.escaped:
-                    self.escaped = False
-                elif c == '\\':
-                    self.escaped = True
-                elif c == '"':
-                    self.quoted = False
-                    if self.depth == 0:
-                        self.input = 'whole'
-                continue
-            if c.isspace():
-                if self.input == 'scalar':
-                    self.input = 'whole'
-                continue
-            if self.input == 'whole' or self.input == 'scalar' and not self.scalar.fullmatch(c):
+        at = 0
+        while at < len(text) and self.input not in ('broken', 'deep'):
+            if self.due == 'string':
+                at = self.plain.match(text, at).end()
+                if at == len(text):
+                    return
+            self.due = self.after(text[at])
+            at += 1
+            if self.due is None:
                 self.input = 'broken'
-            elif self.input == 'empty':
+            elif self.due in ('deep', 'whole'):
+                self.input = self.due
+            elif self.open:
                 self.input = 'open'
-            if self.input != 'open':
-                return
+            else:  # a number may be whole with each of its characters
+                self.input = {'value': 'empty', 'number': 'scalar'}.get(self.due, 'open')
+
+    def closed(self):
+        return 'next' if self.open else 'whole'
+
+    def after(self, c):
+        """Return what is due after the character c; None: it is not JSON. Of numbers only the characters are checked."""
+        if self.due == 'string':
             if c == '"':
-                self.quoted = True
-            elif c in '{[':
-                self.depth += 1
-            elif c in '}]':
-                self.depth -= 1
-                if self.depth <= 0:
-                    self.input = 'broken' if self.depth < 0 else 'whole'
-            elif self.depth == 0:
-                self.input = 'scalar' if self.scalar.fullmatch(c) else 'broken'  # a scalar may be whole with each of its characters
+                return 'colon' if self.named else self.closed()
+            return 'escape' if c == '\\' else None if c < ' ' else 'string'
+        if self.due == 'escape':
+            self.rest = 'hhhh'
+            return 'hex' if c == 'u' else 'string' if c in '"\\/bfnrt' else None
+        if self.due == 'hex':
+            self.rest = self.rest[1:]
+            return None if c not in '0123456789abcdefABCDEF' else 'hex' if self.rest else 'string'
+        if self.due == 'literal':
+            if c != self.rest[0]:
+                return None
+            self.rest = self.rest[1:]
+            return 'literal' if self.rest else self.closed()
+        if self.due == 'number':
+            if c in '0123456789+-.eE':
+                return 'number'
+            self.due = self.closed()
+        return self.due if c in ' \t\n\r' else self.token(c)
+
+    def token(self, c):
+        """Return what is due after the first character of a token."""
+        value = self.due in ('value', 'element')
+        if c == '"':
+            self.named = self.due in ('member', 'name')
+            return 'string' if self.named or value else None
+        if c in '{[':
+            if not value or len(self.open) == _MAX_NESTING:
+                return 'deep' if value else None
+            self.open += c
+            return 'member' if c == '{' else 'element'
+        if c in '}]':
+            opened, empty = ('{', 'member') if c == '}' else ('[', 'element')
+            if self.open[-1:] != opened or self.due not in (empty, 'next'):
+                return None
+            self.open = self.open[:-1]
+            return self.closed()
+        if c == ',':
+            return None if self.due != 'next' else 'name' if self.open[-1:] == '{' else 'value'
+        if c == ':':
+            return 'value' if self.due == 'colon' else None
+        self.rest = {'t': 'rue', 'f': 'alse', 'n': 'ull'}.get(c)
+        return None if not value else 'literal' if self.rest else 'number' if c in '0123456789+-.eE' else None
+
+
+_MAX_NESTING = 64  # of the input of a call; a deeper one is not followed
 
 
 class _Recording:
@@ -952,7 +1045,7 @@ class _Recording:
 
     def __init__(self, protocol, scheme, host, port, headers, timeout=None):
         self.protocol, self.state, self.once, self.timeout = protocol, _State(), [None], timeout
-        self.scope, self.around = _current.get(), sys.exc_info()[1]
+        self.scope, self.around, self.call = _current.get(), sys.exc_info()[1], _call.get()
         self.run = self.scope.within if self.scope is not None else None
         self.status = self.to_headers = self.headers = self.request_id = self.first = self.last = self.gap = None
         self.document = self.lost = self.over = self.skip = self.connected = False
@@ -985,8 +1078,10 @@ class _Recording:
             attributes = _safely(self.of_body, said) or {}
         self.span.set(attributes)
         self.span.rename(f"chat {attributes.get('gen_ai.request.model', 'unknown')}")
+        self.tell()
+        if self.call is not None:
+            self.call.sent(self)
         if self.run is not None:
-            self.run.tell({'kind': 'request', 'id': self.span.span_id, 'state': 'begun', **self.span.attributes})
             carried = set(attributes.get('llm.history.tool_outputs') or ())
             with _lock:
                 answered = [t for t in self.run.waiting if t.id in carried]
@@ -1105,22 +1200,26 @@ class _Recording:
             self.stray(line[line.index('{'):])
         elif line == '':
             self.dispatch()
-        elif not re.match('(event|id|retry)(:|$)', line):
+        elif not re.match('(event|id|retry)(:|$)', line) and not (self.cut and 'data:'.startswith(line)):
             self.state.unread = True
 
-    first_line, left = True, None
+    cut = False  # the body has ended: its last line and event may be halves
+    first_line, left, ended = True, None, 0.0
 
     def dispatch(self):
         data, name = self.data, self.event_name
         self.data = self.event_name = None
+        if data is None and name == 'error':
+            data = []  # NestJS omits the data of an error without a message
         if data is not None:
             self.event('\n'.join(data), name)
 
     def stray(self, text):
         """Read an object that a server wrote without framing, or in a field of its own (llama.cpp): mostly an error."""
-        fault = _fault_in(_safely(json.loads, text))
+        said = _safely(json.loads, text)
+        fault = _fault_in(said)
         if not fault.seen and not fault.known():
-            self.state.unread = True
+            self.state.unread = self.state.unread or not self.cut or said is not None
             return
         self.state.events += 1
         _fail(self.state, fault.error())
@@ -1128,6 +1227,11 @@ class _Recording:
 
     def event(self, data, name=None):
         s, at = self.state, self.seconds()
+        if not data.strip() and name == 'error':
+            s.events += 1
+            _fail(s, _Fault().error())
+            self.await_end()
+            return
         if not data.strip():  # a heartbeat, which has at most a name
             s.keepalives += 1
             return
@@ -1135,12 +1239,20 @@ class _Recording:
             s.events += 1
             if not s.terminal:
                 _unstated(s, self.protocol)
+                _fill_in(s)
             s.terminal = True
         else:
             event = _safely(json.loads, data)
             if not isinstance(event, dict):
-                s.violation = s.violation or 'malformed_event'
-                s.unread = True
+                if not self.cut or event is not None:  # one that the end of the body cut is an interruption, and no client takes it
+                    s.violation = s.violation or 'malformed_event'
+                    s.broken = s.broken or event is None and not s.complete and not s.terminal and _is_broken(data)
+                    s.unread = True
+                behind = _fault_in(_safely(json.loads, data[data.rfind('\n') + 1:]))  # a gateway's, in place of the rest of an event
+                if behind.seen:
+                    s.events += 1
+                    _fail(s, behind.error())
+                    self.await_end()
                 return
             if event.get('type') in ('ping', 'keepalive', 'codex.rate_limits', 'codex.response.metadata'):
                 s.keepalives += 1
@@ -1188,9 +1300,10 @@ class _Recording:
 
     def whole(self):
         if not self.document:
+            self.cut = True
             self.take('\n\n')  # the end of the stream may end an event
             if not self.over:
-                _swallow(self.state)
+                _fill_in(self.state)
                 if self.protocol is _Messages and self.state.finish and not self.state.terminal:
                     _done(self.state)  # some servers send no message_stop
             return
@@ -1245,9 +1358,11 @@ class _Recording:
 
     def finish(self, how, error):
         s = self.state
-        pending = not self.document and (self.data is not None or ''.join(self.parts).strip())
-        if pending and not s.complete:
-            s.unread = True  # the stream was cut inside an event
+        if not self.document and not s.complete and self.pending(how):
+            s.unread = True  # the stream ended inside an event
+        if s.error is None and any(reason.lower() in _CUT_BY_LIMIT for reason in s.finish):
+            for call in s.calls:
+                call.completed = True
         if self.unknown():
             self.lost = s.unread = True
         self.leave()
@@ -1260,6 +1375,14 @@ class _Recording:
             return self.tell()
         self.decide('unknown')
 
+    def pending(self, how):
+        """Whether there is more than was counted. An event that an error cut within its JSON reaches no client."""
+        rest = ''.join(self.parts)
+        if self.data is None and not rest.strip():
+            return False
+        data = '\n'.join([*(self.data or ()), *([rest[5:]] if rest.startswith('data:') else ())])
+        return how != 'error' or bool(data.strip()) and _safely(json.loads, data) is not None
+
     def decide(self, source):
         """End the span. Its run knows whether a cancellation of unknown source was a deadline's."""
         if source == 'deadline':
@@ -1268,10 +1391,16 @@ class _Recording:
         self.span.end(self.ended)
 
     def tell(self):
-        if self.run is not None:
-            self.run.tell({'kind': 'request', 'id': self.span.span_id, 'state': 'ended', **self.span.attributes,
-                           'start': self.span.start / 1e9, 'end': self.span.start / 1e9 + self.ended,
-                           'status': 'error' if self.span.failed else None})
+        teller = self.run or self.call
+        if teller is not None:
+            teller.tell(self.facts())
+
+    def facts(self):
+        """Return what is known as of now."""
+        line = {'kind': 'request', 'id': self.span.span_id, 'state': 'begun', **self.span.attributes, 'start': self.span.start / 1e9}
+        if self.over:
+            line.update(state='ended', end=self.span.start / 1e9 + self.ended, status='error' if self.span.failed else None)
+        return line
 
     def settle(self, c):
         s, status = self.state, self.status
@@ -1335,10 +1464,10 @@ class _Recording:
         error, refused = self.state.error, self.status >= 400
         after = refused and _retry_after(self.headers) or error['after']
         meaning = _meaning_of(self.status, error, after)
-        kind, front = meaning.kind, False
+        kind, front = meaning.kind, (error['type'] or '').lower() in _CATALOGUE['ownTypes']  # the gateway's own error
         if refused:
             kind = _kind_by_headers(meaning, self.headers)
-            front = not error['shaped'] and (meaning.front or _is_intermediary(self.status, self.headers, ''.join(self.parts) if self.read else None))
+            front = front or not error['shaped'] and (meaning.front or _is_intermediary(self.status, self.headers, ''.join(self.parts) if self.read else None))
         return {
             'llm.provider_error.kind': kind, 'llm.provider_error.code': _code(error['code'] or error['type']),
             'llm.provider_error.in_band': not refused, 'llm.provider_error.history': meaning.history or None,
@@ -1383,13 +1512,14 @@ def _ending(r, how, error):
     if s.error is not None:
         return {'end': 'terminal_event', 'phase': s.phase, 'due': True, 'over': True}
     if s.complete and (s.terminal or how != 'error' or abort is not None):
-        return {'end': 'terminal_event', 'phase': 'stream_end', 'over': True}
-    if s.terminal and not (s.text or s.reasoning or s.calls or s.provider_tools):
+        broken = {'stage': 'body', 'cause': 'malformed_event'} if s.broken else {}
+        return {'end': 'terminal_event', 'phase': 'stream_end', 'over': True, **broken}
+    if s.violation:
+        return {'end': stop()['end'], 'phase': s.phase, 'stage': 'body', 'cause': s.violation, 'due': True, **({'over': True} if s.terminal else {})}
+    if s.terminal and not s.unread and not (s.text or s.reasoning or s.calls or s.provider_tools):
         return {'end': 'terminal_event', 'phase': 'stream_end', 'due': True, 'over': True}
     if s.terminal:
         return {'end': 'eof', 'phase': s.phase, 'stage': 'body', 'cause': 'clean_eof', 'due': True, 'over': True}
-    if s.violation:
-        return {'end': stop()['end'], 'phase': s.phase, 'stage': 'body', 'cause': s.violation, 'due': True}
     return {'phase': s.phase, **stop(), **({'due': False} if s.complete else {})}
 
 
@@ -1477,15 +1607,30 @@ def _swallow(s):
             _complete(s, call)
 
 
-def _unstated(s, protocol):
-    """Complete a chat that its server has ended, with content and not one finish reason: some servers send none."""
+def _fill_in(s):
+    """The body ended without an error. A client may execute even a call whose input is an open JSON value: LangChain repairs it."""
     _swallow(s)
-    if protocol is not _Chat or s.complete or s.finish or not (s.text or s.calls) or not all(c.completed for c in s.calls):
+    if s.error is None:
+        for call in s.calls:
+            _complete(s, call)
+
+
+# The reasons of an answer that may have been cut within the input of a call.
+_CUT_BY_LIMIT = ('length', 'max_tokens', 'max_output_tokens', 'model_context_window_exceeded', 'content_filter', 'incomplete')
+
+
+def _unstated(s, protocol):
+    """Complete a chat that its server has ended, with content and not one finish reason: some servers send none.
+
+    An object that is not known may have been the end, and not a good one.
+    """
+    _swallow(s)
+    if protocol is not _Chat or s.complete or s.finish or not (s.text or s.calls or s.strange and s.choices) or not all(c.completed for c in s.calls):
         return
     for call in s.calls:
         _end_input(s, call)
         call.ready = True
-    _finished(s, 'unstated')
+    _finished(s, 'unrecognized' if s.strange else 'unstated')
     s.complete, s.phase = True, 'stream_end'
 
 
@@ -1600,6 +1745,8 @@ class _Chat:
             index, delta, reason = choice.get('index'), choice.get('delta') or {}, choice.get('finish_reason')
             if index is not None and not isinstance(index, int):
                 raise ValueError('not an index')
+            if isinstance(reason, str) and reason.lower() in ('none', 'null'):
+                reason = None  # some servers write their language's null
             s.choices[index] = s.choices.get(index) or reason is not None
             if len(s.choices) > _MAX_PARTS:
                 raise ValueError('too many choices to follow')
@@ -1634,6 +1781,8 @@ class _Chat:
         if error is not None:
             _fail(s, error)
             return
+        if _is_aside(e) and any(_has_text(v) for key, v in e.items() if key not in _HEADING_KEYS):
+            s.unread = s.strange = True
         s.complete = bool(s.choices) and all(s.choices.values())
         if s.complete:
             s.phase = 'tool_call_ready' if any(c.ready for c in s.calls) else 'stream_end'
@@ -1677,7 +1826,7 @@ class _Responses:
 
     @staticmethod
     def event(e, s, name=None):
-        kind, item = str(e.get('type') or name), e.get('item') or {}
+        kind, item = str(e.get('type') or name or ('error' if e.get('error') else None)), e.get('item') or {}
         ours = bool(_Responses.ours.fullmatch(str(item.get('type'))))
         _identify(s, e.get('response'))
         if kind == 'response.output_item.added':
@@ -1726,19 +1875,22 @@ class _Responses:
             response = e['response']
             usage = response.get('usage') or {}
             _usage(s, usage.get('input_tokens'), usage.get('output_tokens'))
-            why = (response.get('incomplete_details') or {}).get('reason')
+            why = _cut_by(response) or ('incomplete' if kind == 'response.incomplete' else None)
             _finished(s, why or ('approval_required' if s.asks else 'refusal' if s.refused else
                                  'tool_calls' if any(c.ready for c in s.calls) else 'stop'))
+            s.broken = s.broken and not _items(response.get('output'))  # it has all of the answer once more
             _done(s)
         elif kind in ('response.failed', 'response.cancelled'):
             fault = _Fault().read((e.get('response') or {}).get('error'))
+            if not fault.seen:
+                fault = _flat_fault(e)  # a gateway has put it beside the response, or in its place
             if kind == 'response.cancelled':
                 fault.code = fault.code or 'cancelled'
             _fail(s, fault.error())
         elif kind == 'response.done':  # of some servers: its status says how it ended
             _Responses.event({**e, 'type': f"response.{(e.get('response') or {}).get('status') or 'completed'}"}, s)
         elif kind == 'error':
-            _fail(s, _flat_error(e))
+            _fail(s, _flat_fault(e).error())
         elif kind.endswith('.delta') and not re.search(r'_call_\w+\.delta$|^response\.mcp_call', kind):
             s.unread = True
 
@@ -1793,12 +1945,22 @@ class _Messages:
 
     @staticmethod
     def event(e, s, name=None):
-        kind = e.get('type') or name
+        kind = e.get('type') or name or ('error' if e.get('error') else None)  # some gateways send an error without a type
         if kind == 'message_start':
+            again = e['message'].get('id')
+            if s.blocks and not s.terminal and again and again == s.message:
+                return  # gateways repeat it
+            if s.blocks and not s.terminal:  # a gateway has appended the answer of another attempt
+                s.broken, s.violation, s.writing = True, s.violation or 'malformed_event', None
+                for c in s.calls:
+                    if not c.free:
+                        _end_input(s, c)
+            s.message = again
             _identify(s, e['message'])
             _usage(s, (e['message'].get('usage') or {}).get('input_tokens'), None)
         elif kind == 'content_block_start':
             block = e['content_block']
+            s.blocks = True
             said = str(block.get('type'))
             _leave(s)
             if said == 'tool_use':
@@ -1903,7 +2065,7 @@ class _Fault:
         elif key == 'code':
             self.code = _text_of(v)
             self.set_status(v)
-        elif key in ('status', 'status_code', 'statusCode', 'http_status', 'http_code'):
+        elif key in ('status', 'status_code', 'statusCode', 'http_status', 'http_status_code', 'http_code'):
             if not self.set_status(v) and not self.type:
                 self.type = _text_of(v)  # a name in Google's errors
         elif key in ('message', 'msg', 'detail', 'title', 'error_message', 'error_description', 'description', 'innererror', 'upstream_error', 'errors'):
@@ -2036,8 +2198,15 @@ def _fault_in(document):
             flat.type = v if isinstance(v, str) else ''
         elif key == '__type':
             flat.type = flat.type or _shape_name(_text_of(v))
+        elif key == 'error_code':  # of FastChat and Qianfan
+            if _text_of(v) not in ('', '0'):
+                flat.seen, flat.code = True, _text_of(v)
+        elif key == 'error_msg':
+            flat.in_words(v)
         else:
             flat.member(key, v)
+    if flat.seen and isinstance(document.get('text'), str):
+        flat.say(document['text'])
     if not nested.seen:
         return flat
     nested.after, nested.status = nested.after or flat.after, nested.status or flat.status
@@ -2062,6 +2231,29 @@ def _is_failure(reason):
 _CHUNK_KEYS = {'id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider'}
 
 
+def _is_aside(e):
+    """Whether an object is no chunk."""
+    return 'choices' not in e and any(key not in _CHUNK_KEYS for key in e)
+
+
+# The members that say what a chunk is of.
+_HEADING_KEYS = {'id', 'model', 'object', 'request_id', 'system_fingerprint', 'service_tier', 'provider', 'x_groq'}
+
+
+def _has_text(v):
+    if isinstance(v, (dict, list)):
+        return any(_has_text(one) for one in (v.values() if isinstance(v, dict) else v))
+    return isinstance(v, str) and v != ''
+
+
+def _is_broken(payload):
+    """Whether a payload that cannot be parsed would have been a part of the answer: an object that is not whole. A word would not have been."""
+    try:
+        return payload.lstrip().startswith('{') and json.JSONDecoder().raw_decode(payload.lstrip()) is None
+    except (ValueError, RecursionError):
+        return True
+
+
 def _chat_error(e, name, failure):
     """Return the error in an event of Chat Completions: in a member, flat (vLLM), by the name of the event, or as a reason to finish."""
     fault = _Fault().read(e.get('error'))
@@ -2076,20 +2268,27 @@ def _chat_error(e, name, failure):
     if fault.seen:
         return fault.error()
     marked = name == 'error' or e.get('object') == 'error'
-    if marked or 'choices' not in e and any(key not in _CHUNK_KEYS for key in e):
+    if marked or _is_aside(e):
         flat = _fault_in(e)
         if marked or flat.seen or flat.known():
             return flat.error()
     return {**_Fault().error(), 'type': str(failure)[:128]} if failure is not None else None
 
 
-def _flat_error(e):
-    """Return the error of an event of Responses, which has it in a member or in its own."""
+def _cut_by(response):
+    """Return what cut a response that has ended; gateways send response.completed then, too."""
+    stop = response.get('stop_reason')
+    return ((response.get('incomplete_details') or {}).get('reason') or (stop if stop in ('length', 'max_tokens', 'content_filter') else None)
+            or ('incomplete' if response.get('status') == 'incomplete' else None))
+
+
+def _flat_fault(e):
+    """Read the error of an event of Responses, which has it in a member or in its own."""
     fault = _Fault().read(e.get('error'))
     if not fault.seen:
         for key in ('code', 'message', 'status', 'retry_after'):
             fault.member(key, e.get(key))
-    return fault.error()
+    return fault
 
 
 def _error_in(body, headers):
@@ -2490,31 +2689,106 @@ _Recording.total = False  # whether a bare TimeoutError is the client's limit of
 
 # httpx.
 
-if httpx is not None:
+_recordings = weakref.WeakKeyDictionary()  # of requests that still exist, which the errors of SDKs do
 
-    def _begin_httpx(request):
-        url = request.url
-        limits = request.extensions.get('timeout') or {}
-        r = _begin(request.method, url.scheme, url.host, url.port, url.path, request.headers, limits.get('read'))
-        if r is None:
-            return None
+
+def _recording_of(error):
+    """Return the recording of the request that an SDK's error, or one of its causes, is about, or None."""
+    for e in _chain(error):
+        for about in (getattr(e, 'response', None), e):
+            with contextlib.suppress(Exception):  # httpx raises one for an error without a request
+                found = _recordings.get(about.request)
+                if found is not None:
+                    return found
+    return None
+
+
+def _unsent(method, url):
+    """Return the error of a request that retry does not allow to be sent, or None."""
+    call = _call.get()
+    if call is None or method.upper() != 'POST' or not any(url.path.endswith(p.path) for p in _PROTOCOLS):
+        return None
+    return call.refuse(f'{url.host}:{url.port}' if url.port else url.host)
+
+
+def _begin_httpx(request):
+    url = request.url
+    limits = request.extensions.get('timeout') or {}
+    r = _begin(request.method, url.scheme, url.host, url.port, url.path, request.headers, limits.get('read'))
+    if r is None:
+        return None
+    try:
+        asked = r.asked(request.content)
+    except Exception:  # noqa: BLE001: a body that is streamed, or no JSON
+        asked = False
+    if not asked:
+        r.forget()
+        return None
+    _recordings[request] = r
+    return r
+
+
+class _Bytes:
+    """The body of a response, recorded as it is read."""
+
+    def __init__(self, stream, recording):
+        self._stream, self._recording = stream, recording
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+class _Chunks:
+    # Not generators: one that is dropped would be closed later than the stream is without it.
+    def __init__(self, chunks, recording):
+        self._chunks, self._recording = chunks, recording
+
+    def __del__(self):
+        _safely(self._recording.drop)
+
+
+class _SyncChunks(_Chunks):
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self._recording.around = sys.exc_info()[1]
         try:
-            asked = r.asked(request.content)
-        except Exception:  # noqa: BLE001: a body that is streamed, or no JSON
-            asked = False
-        if not asked:
-            r.forget()
-            return None
-        return r
+            chunk = next(self._chunks)
+        except StopIteration:
+            _safely(self._recording.eof)
+            raise
+        except BaseException as error:
+            _safely(self._recording.end, 'error', error)
+            raise
+        _safely(self._recording.bytes, chunk)
+        return chunk
 
-    class _Bytes:
-        """The body of a response, recorded as it is read."""
+class _AsyncChunks(_Chunks):
+    def __aiter__(self):
+        return self
 
-        def __init__(self, stream, recording):
-            self._stream, self._recording = stream, recording
+    async def __anext__(self):
+        self._recording.around = sys.exc_info()[1]
+        try:
+            chunk = await self._chunks.__anext__()
+        except StopAsyncIteration:
+            _safely(self._recording.eof)
+            raise
+        except BaseException as error:
+            _safely(self._recording.end, 'error', error)
+            raise
+        _safely(self._recording.bytes, chunk)
+        return chunk
 
-        def __getattr__(self, name):
-            return getattr(self._stream, name)
+
+def _watch_httpx(r, response, kind):
+    r.watch(response.status_code, response.headers)
+    response.stream = kind(response.stream, r)
+
+
+def _transports_of(httpx):
+    """Return the classes of transports for httpx, or for httpx2, which has the same interface."""
 
     class _SyncBytes(_Bytes, httpx.SyncByteStream):
         def __iter__(self):
@@ -2531,52 +2805,6 @@ if httpx is not None:
         async def aclose(self):
             _safely(self._recording.close)
             await self._stream.aclose()
-
-    class _Chunks:
-        # Not generators: one that is dropped would be closed later than the stream is without it.
-        def __init__(self, chunks, recording):
-            self._chunks, self._recording = chunks, recording
-
-        def __del__(self):
-            _safely(self._recording.drop)
-
-    class _SyncChunks(_Chunks):
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            self._recording.around = sys.exc_info()[1]
-            try:
-                chunk = next(self._chunks)
-            except StopIteration:
-                _safely(self._recording.eof)
-                raise
-            except BaseException as error:
-                _safely(self._recording.end, 'error', error)
-                raise
-            _safely(self._recording.bytes, chunk)
-            return chunk
-
-    class _AsyncChunks(_Chunks):
-        def __aiter__(self):
-            return self
-
-        async def __anext__(self):
-            self._recording.around = sys.exc_info()[1]
-            try:
-                chunk = await self._chunks.__anext__()
-            except StopAsyncIteration:
-                _safely(self._recording.eof)
-                raise
-            except BaseException as error:
-                _safely(self._recording.end, 'error', error)
-                raise
-            _safely(self._recording.bytes, chunk)
-            return chunk
-
-    def _watch_httpx(r, response, kind):
-        r.watch(response.status_code, response.headers)
-        response.stream = kind(response.stream, r)
 
     class FactsTransport(httpx.BaseTransport):
         """A transport that records model requests and passes on all others. It sends them by the transport that it is given,
@@ -2601,6 +2829,9 @@ if httpx is not None:
             self._inner.close()
 
         def handle_request(self, request):
+            unsent = _safely(_unsent, request.method, request.url)
+            if unsent is not None:
+                raise unsent
             r = _safely(_begin_httpx, request)
             if r is None:
                 return self._inner.handle_request(request)
@@ -2635,6 +2866,9 @@ if httpx is not None:
             await self._inner.aclose()
 
         async def handle_async_request(self, request):
+            unsent = _safely(_unsent, request.method, request.url)
+            if unsent is not None:
+                raise unsent
             r = _safely(_begin_httpx, request)
             if r is None:
                 return await self._inner.handle_async_request(request)
@@ -2647,11 +2881,25 @@ if httpx is not None:
             _safely(_watch_httpx, r, response, _AsyncBytes)
             return response
 
+    return FactsTransport, AsyncFactsTransport
+
+
+clients = [module for module in (httpx, httpx2) if module is not None]
+_TRANSPORTS = {module: _transports_of(module) for module in clients}
+if httpx is not None:
+    FactsTransport, AsyncFactsTransport = _TRANSPORTS[httpx]
+if httpx2 is not None:
+    HTTPX2FactsTransport, AsyncHTTPX2FactsTransport = _TRANSPORTS[httpx2]
+
 
 def watch(client):
-    """Make a httpx.Client or AsyncClient record its model requests, and return it. Its proxies, limits and certificates
+    """Make a client of httpx or httpx2 record its model requests, and return it. Its proxies, limits and certificates
     stay as they are: its transports are wrapped in place."""
-    kind = AsyncFactsTransport if isinstance(client, httpx.AsyncClient) else FactsTransport
+    kind = next((asynchronous if isinstance(client, module.AsyncClient) else synchronous
+                 for module, (synchronous, asynchronous) in _TRANSPORTS.items() if isinstance(client, (module.Client, module.AsyncClient))), None)
+    if kind is None:
+        _log.warning('watch takes a client of httpx or httpx2, and not %s: it is not recorded', _type(client))
+        return client
 
     def wrapped(transport):
         return transport if transport is None or isinstance(transport, kind) else kind(transport)
@@ -2808,7 +3056,13 @@ if aiohttp is not None:
             async def call(session, context, params):
                 _safely(f, session, context, params)
             return call
-        config.on_request_start.append(hook(start))
+
+        async def first(session, context, params):
+            unsent = _safely(_unsent, params.method, params.url)
+            if unsent is not None:
+                raise unsent
+            _safely(start, session, context, params)
+        config.on_request_start.append(first)
         config.on_request_chunk_sent.append(hook(sent))
         config.on_connection_create_end.append(hook(connected(False)))
         config.on_connection_reuseconn.append(hook(connected(True)))

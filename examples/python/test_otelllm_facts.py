@@ -97,6 +97,14 @@ def post(c, url=URL, **body):
     return c.post(url, json=ask(**body), headers={'authorization': 'Bearer CANARY_key'})
 
 
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.spans, self.send = [], facts._Sender.send
@@ -122,7 +130,8 @@ class Reading(Case):
             self.assertEqual((self.one()['llm.stream.text_chunks'], self.one()['llm.stream.end']), (1, 'terminal_event'), cut)
 
     def test_a_longer_prefix_is_never_safer(self):
-        """Cut at every byte, by an error and by a clean end: no count of zero where the client was given text or a call."""
+        """Cut at every byte, by an error and by a clean end: no count of zero where the client was given text or a call. An event
+        whose JSON is cut is given to no client."""
         call = {'index': 0, 'id': 'call_1', 'function': {'name': 'f', 'arguments': '{}'}}
         for whole in (chunk({'role': 'assistant'}) + chunk({'content': 'x'}) + chunk({}, 'stop') + DONE,
                       chunk({'role': 'assistant'}) + chunk({'tool_calls': [call]}) + chunk({}, 'tool_calls') + DONE):
@@ -131,7 +140,8 @@ class Reading(Case):
                     self.spans.clear()
                     with contextlib.suppress(httpx.ReadError):
                         post(client([whole[:cut]], error))
-                    span, given = self.one(), whole[:cut]
+                    span, lines = self.one(), whole[:cut].split(b'\n')
+                    given = b'\n'.join(line for line in lines if line != b'data: ' and is_json(line[6:]))
                     text, begun = b'"content"' in given, b'tool_calls' in given
                     if text:
                         self.assertNotEqual(span['llm.stream.text_chunks'], 0, (cut, error))
@@ -141,7 +151,7 @@ class Reading(Case):
                         self.assertIn(b'"finish_reason": "', given)
 
     def test_a_call_is_complete_once_a_client_could_have_executed_it(self):
-        """Only a call whose input is an open JSON value was executed by no client."""
+        """Only a call whose input is an open JSON value when the stream breaks was executed by no client."""
         def call(args, index=0, **more):
             function = {} if args is None else {'function': {'name': 'pay', 'arguments': args}}
             return {'tool_calls': [{'index': index, 'id': f'call_{index}', **function, **more}]}
@@ -172,7 +182,9 @@ class Reading(Case):
                 ([chunk(call('{"a')), chunk({'content': 'x'})], 1, URL, broken),
                 ([chunk(call(None, custom={'input': 'x'}))], 0, URL, broken),
                 (chat, 1, URL, None),
-                ([chunk(call('{"a'))], 0, URL, None),
+                ([chunk(call('{"a'))], 1, URL, None),
+                ([chunk(call('{"a')), b'data: [DONE]\n\n'], 1, URL, None),
+                ([chunk(call('{"a')), chunk({}, 'length')], 1, URL, None),
                 ([item('{}')], 1, responses, broken),
                 ([item(''), part('{"a"')], 0, responses, broken),
                 ([item(''), part('{"a"'), part(':1}')], 1, responses, broken),
@@ -197,6 +209,9 @@ class Reading(Case):
         for chunks, where, finish, end, invalid in (
                 ([chunk({'content': 'x'}), DONE], URL, ['unstated'], 'terminal_event', None),
                 ([call('{}'), DONE], URL, ['unstated'], 'terminal_event', None),
+                ([chunk({'content': 'x'}), event({'note': 'lost'}), DONE], URL, ['unrecognized'], 'terminal_event', None),
+                ([chunk({'content': 'x'}), b'data: {}x\n\n', chunk({}, 'stop'), DONE], URL, ['stop'], 'terminal_event', None),
+                ([call('undefined'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
                 ([call('{"a'), DONE], URL, ['error'], 'eof', None),
                 ([DONE], URL, ['error'], 'terminal_event', None),
                 ([call('{"a'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
@@ -208,6 +223,12 @@ class Reading(Case):
             span = self.one()
             self.assertEqual((span['gen_ai.response.finish_reasons'], span['llm.stream.end'], span['llm.stream.tool_inputs_invalid']),
                              (finish, end, invalid), chunks)
+
+    def test_a_broken_object_leaves_a_hole(self):
+        for broken, cause in ((b'data: {"choices":[{\n\n', 'malformed_event'), (b'data: ping\n\n', None)):
+            self.spans.clear()
+            post(client([chunk({'content': 'x'}), broken, chunk({}, 'stop'), DONE]))
+            self.assertEqual((self.one()['llm.stream.end'], self.one()['llm.transport.cause']), ('terminal_event', cause))
 
     def test_the_reader_gets_the_same_error(self):
         error = httpx.ReadError('CANARY_message')
@@ -311,7 +332,6 @@ class Reading(Case):
         text, cut = chunk({'content': 'x'}), httpx.ReadError('')
         for chunks, to, texts, error in (
             ([chunk({'role': 'assistant'}), text.strip()], URL, None, cut),
-            ([chunk({'role': 'assistant'}), b'data: {"cho'], URL, None, cut),
             ([text.strip() + b'\ndata: nothing\n\n'], URL, 1, None),
             ([b'data: nothing\n\n', text], URL, 1, None),
             ([b' data: {}\n\n'], URL, None, None),
@@ -329,6 +349,14 @@ class Reading(Case):
             span = self.one()
             self.assertEqual((span['llm.stream.unread'], span['llm.stream.text_chunks'], span['llm.stream.tool_calls'], span['llm.stream.tool_call_ids']),
                              (True, texts, None, None), chunks)
+        for half in (b'data: {"cho', b'data: ', b'dat', b'data:'):
+            for error in (cut, None):
+                self.spans.clear()
+                with contextlib.suppress(httpx.ReadError):
+                    post(client([chunk({'role': 'assistant'}), half], error))
+                span = self.one()
+                self.assertEqual((span['llm.stream.unread'], span['llm.stream.text_chunks'], span['llm.stream.tool_calls'], span['llm.transport.cause']),
+                                 (None, 0, 0, 'connection_reset' if error else 'clean_eof'), (half, error))
         self.spans.clear()
         with contextlib.suppress(httpx.ReadError):
             post(client([b': ping\n', chunk({'role': 'assistant', 'audio': None}), b'event: x\nid: 1\nretry: 5\n\n'], cut))

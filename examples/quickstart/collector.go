@@ -50,7 +50,7 @@ func startCollector(ctx context.Context, o *options, tracesPath, logPath string)
 				"OTLP_HTTP_ENDPOINT=" + free[0], "OTLP_GRPC_ENDPOINT=" + free[1], "HEALTH_ENDPOINT=" + free[2],
 				"OUT_FILE=" + tracesPath,
 			},
-			Log: logPath, Health: "http://" + free[2],
+			Log: logPath, Health: "http://" + free[2], Wait: process.NewCollector,
 		}
 		if o.otlp != "" {
 			spec.Args = append(spec.Args, "--config", "file:"+o.path(o.forwardConfig))

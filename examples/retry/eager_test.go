@@ -22,6 +22,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/retry"
 )
 
 // schedulesEnv names the variable for the number of schedules, by default few.
@@ -71,7 +72,7 @@ func newEagerAgent(seed uint64) *eagerAgent {
 func (a *eagerAgent) work(ctx context.Context) error {
 	for try := 1; ; try++ {
 		d, err := a.run(ctx)
-		if err == nil || try == maxTries || d.Retry.Safety != classify.SafeAutoRetry {
+		if err == nil || try == 4 || d.Retry.Safety != classify.SafeAutoRetry {
 			return err
 		}
 		a.repeated++
@@ -101,22 +102,18 @@ func (a *eagerAgent) run(ctx context.Context) (d classify.Diagnosis, err error) 
 
 // ask repeats a request while that is safe. What the answer's calls returned before it broke is
 // lost.
-func (a *eagerAgent) ask(ctx context.Context, client *openai.Client, params openai.ChatCompletionNewParams) ([]openai.ChatCompletionMessageParamUnion, error) {
-	for try := 1; ; try++ {
-		ctx, last := otelllm.WithLastRequest(ctx)
-		outputs, err := a.stream(ctx, client, params)
-		d := last.Diagnosis()
-		switch {
-		case err == nil && !d.Failed():
-			return outputs, nil
-		case d.Retry.Safety != classify.SafeAutoRetry:
-			a.asked++ // the user says no
-			return nil, failure(&d, err)
-		case try == maxTries:
-			return nil, failure(&d, err)
-		}
-		a.repeated++
-	}
+func (a *eagerAgent) ask(ctx context.Context, client *openai.Client, params openai.ChatCompletionNewParams) (outputs []openai.ChatCompletionMessageParamUnion, err error) {
+	tries := 0
+	err = retry.Do(ctx, atOnce(func(context.Context, retry.Question) bool {
+		a.asked++
+		return false // the user says no
+	}), func(ctx context.Context) (err error) {
+		tries++
+		outputs, err = a.stream(ctx, client, params)
+		return err
+	})
+	a.repeated += tries - 1
+	return outputs, err
 }
 
 func (a *eagerAgent) stream(ctx context.Context, client *openai.Client, params openai.ChatCompletionNewParams) (history []openai.ChatCompletionMessageParamUnion, err error) {

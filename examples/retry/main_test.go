@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/otelllm/retry"
 )
 
 // Every answer of a run breaks in every way after each of its events, and the following attempts are complete. Effects
@@ -60,16 +61,15 @@ func TestNothingTwice(t *testing.T) {
 			var out bytes.Buffer
 			paid, consents := 0, 0
 			a := agent{
-				pay: func(_ context.Context, arguments string) (string, error) {
+				pay: func(arguments string) string {
 					assert.JSONEq(t, `{"invoice":"17"}`, arguments, s.name)
 					paid++
-					return "paid", nil
+					return "paid"
 				},
-				confirm: func(string) bool {
+				out: &out, base: byHistory{}, policy: atOnce(func(context.Context, retry.Question) bool {
 					consents++
 					return consent
-				},
-				out: &out, base: byHistory{}, pause: time.Nanosecond,
+				}),
 			}
 			err := a.run(t.Context(), "Pay the invoice 17.")
 			shown := out.String()
@@ -90,6 +90,11 @@ func TestNothingTwice(t *testing.T) {
 	}
 	assert.Greater(t, through, 20)
 	assert.Greater(t, asked, 20)
+}
+
+// atOnce is a policy that does not wait, with a budget of its own.
+func atOnce(ask func(context.Context, retry.Question) bool) retry.Policy {
+	return retry.Policy{Ask: ask, Budget: new(retry.Budget), Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
 }
 
 // byHistory sends a request with the tool's output to the case with its answer.
@@ -117,7 +122,7 @@ func TestNoRetry(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-none")
 	for _, trouble := range []llm.Trouble{llm.QuotaExhausted, llm.Unauthorized, llm.ContextTooLong} {
 		srv.Play("c", llm.Refuse(llm.Failure{Trouble: trouble}))
-		a := agent{confirm: func(string) bool { t.Error("asked"); return false }, out: &bytes.Buffer{}, base: http.DefaultTransport, pause: time.Nanosecond}
+		a := agent{out: &bytes.Buffer{}, policy: atOnce(func(context.Context, retry.Question) bool { t.Error("asked"); return false })}
 		require.Error(t, a.run(t.Context(), "Pay the invoice 17."))
 		records, err := srv.Records("c")
 		require.NoError(t, err)

@@ -13,17 +13,17 @@
 //     started again. Every acknowledged span comes out exactly once.
 //   - kills: the same with the journal, and the Collector is killed (SIGKILL), and
 //     stopped once. Every acknowledged span comes out at least once, and twice only
-//     around a kill; no run is judged again whose verdict was recorded.
+//     around a kill; no run is judged again whose spans had all come before.
 //   - kills-shipped: the classifier as deploy/collector ships it, with metrics and an
 //     exporter's queue on the same storage, is killed.
 //
 // In all parts every run has one verdict, the right one if all of the run was seen, and
 // the triggers on its spans are allowed ones. The content of a span comes out
 // unchanged. Three kinds of runs may be judged again on spans that arrive later, which
-// is counted: without a storage, runs with spans on both sides of a stop, because the
-// memory of verdicts is lost with the process; with a storage, runs whose verdict was
-// sent just before a kill, so that it may not have been recorded; and runs with spans
-// that arrive when llm_classify may have forgotten the verdict.
+// is counted: runs with spans on both sides of a stop or kill, because the memory of
+// verdicts is lost with the process; with a storage, runs whose verdict was sent just
+// before a kill, so that their spans may not be recorded as done; and runs with spans that
+// arrive when llm_classify may have forgotten the verdict.
 //
 // The seed determines the load, but not when things happen and what coincides.
 package main

@@ -142,6 +142,17 @@ var faults = []fault{
 			return faultyllm.Answer(faultyllm.ToolInput("call_e2e_5Yq8", s.agent.tool, `{"comm`), faultyllm.Reset()).Unhurried(100 * time.Millisecond)
 		}),
 	},
+	{
+		// Some clients repair the input, and run the tool with it.
+		name: "end_tool_input", heals: true, once: true, classes: interrupted, causes: justEnded, races: true, wires: []faultyllm.Wire{faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic},
+		answer: func(s *script, n int, _ bool) faultyllm.Exchange {
+			if n > 0 {
+				return done()
+			}
+			input := s.input()
+			return faultyllm.Answer(faultyllm.ToolInput("call_e2e_5Yq8", s.agent.tool, input[:len(input)-2]), faultyllm.CleanEnd()).Unhurried(100 * time.Millisecond)
+		},
+	},
 	{name: "truncated", classes: interrupted, causes: []semconv.Cause{semconv.CauseBodyTruncated}, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Truncate()) })},
 	{name: "r429_ok", heals: true, once: true, classes: provider, causes: []semconv.Cause{semconv.CauseRateLimited}, answer: first(faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: time.Second}))},
 	{name: "r500", classes: provider, causes: broken, answer: always(refuse(faultyllm.ServerError))},

@@ -221,10 +221,14 @@ func printed(stderr string) string {
 			lines = append(lines, strings.TrimRight(line, " "))
 		}
 	}
-	return durations.ReplaceAllString(strings.Join(lines, "\n"), "N s")
+	text := durations.ReplaceAllString(strings.Join(lines, "\n"), "N s")
+	return clocks.ReplaceAllString(text, "${1}HH:MM:SS")
 }
 
-var durations = regexp.MustCompile(`\b[0-9.]+ ?m?s\b`)
+var (
+	durations = regexp.MustCompile(`\b[0-9.]+ ?m?s\b`)
+	clocks    = regexp.MustCompile(`(?m)^(  )[0-9]{2}:[0-9]{2}:[0-9]{2}\b`)
+)
 
 // check holds what was printed against what has to be.
 func (s *story) check(t *testing.T, r *telling) {

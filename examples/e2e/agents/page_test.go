@@ -110,7 +110,7 @@ var pageHead string
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if *update {
-		if err := errors.Join(writePages(), writeFounding()); err != nil {
+		if err := errors.Join(writePages(), writeFounding(), writeUnreachable()); err != nil {
 			fmt.Fprintln(os.Stderr, "write the pages:", err)
 			code = max(code, 1)
 		}

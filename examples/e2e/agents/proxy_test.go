@@ -31,7 +31,7 @@ var listeningOn = regexp.MustCompile(`listening on (http://\S+)`)
 func startProxy(t *testing.T, bin, upstream string) *proxied {
 	t.Helper()
 	p := &proxied{judged: newReceiver(t), stderr: &output{}}
-	p.cmd = exec.Command(bin, "proxy", "--listen", "127.0.0.1:0", "--no-page", "--log-level", "debug", "--upstream", "/e2e="+upstream)
+	p.cmd = exec.Command(bin, "proxy", "--listen", "127.0.0.1:0", "--log-level", "debug", "--upstream", "/e2e="+upstream)
 	p.cmd.Env = []string{"HOME=" + t.TempDir(), "OTEL_EXPORTER_OTLP_ENDPOINT=" + p.judged.url}
 	p.cmd.Stderr = p.stderr
 	require.NoError(t, p.cmd.Start())

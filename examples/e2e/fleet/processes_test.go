@@ -67,7 +67,7 @@ func newNode(t *testing.T, name, overlay string, env []string, files ...string) 
 			"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "HEALTH=" + free[2], "METRICS_HOST=" + host, "METRICS_PORT=" + port,
 			"EXPORTED=" + free[4], "DIR=" + dir, "JOURNAL=" + filepath.Join(dir, "journal"),
 		}, env...),
-		Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2],
+		Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2], Wait: process.NewCollector,
 	}
 	t.Cleanup(func() {
 		if n.running != nil {

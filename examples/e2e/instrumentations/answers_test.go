@@ -150,6 +150,16 @@ func catalogueAnswers(t *testing.T) (answers []answer) {
 	return answers
 }
 
+// Events of a stream of Chat Completions.
+const (
+	chatRole     = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`
+	chatText     = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`
+	chatStop     = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	chatUnknown  = `{"note":"the worker was lost"}`
+	messageStart = `{"type":"message_start","message":{"id":"msg_1","model":"m","usage":{"input_tokens":1}}}`
+	chatBroken   = `{"id":"c1","object":"chat.cdata: {"id":"c1","choices":[{"index":0,"delta":{"content":"x"}}]}`
+)
+
 // requests are a request of each protocol that the helpers read.
 var requests = map[string]string{
 	"/v1/chat/completions": `{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`,
@@ -187,7 +197,100 @@ func otherAnswers() (answers []answer) {
 		body := "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
 		answers = append(answers, answer{name, false, path, request, 200, map[string]string{"Content-Type": "text/event-stream"}, body})
 	}
-	for _, input := range []string{`{\"a\":1}`, `{\"a\":`, `no JSON`, ``} {
+	for i, events := range [][]string{
+		{`{"text":"Internal error","error_code":50001}`},
+		{chatText, `{"text":"Internal error","error_code":"50001"}`},
+		{`{"error_code":0,"text":"x"}`},
+		{`{"error_code":336003,"error_msg":"the max length of current question is 300"}`},
+		{chatRole, chatUnknown},
+		{chatText, chatUnknown},
+		{chatText, chatUnknown, chatText},
+		{chatUnknown, chatText},
+		{chatUnknown},
+		{chatText, chatUnknown, chatStop},
+		{chatText, chatStop, chatUnknown},
+		{chatText, `{"metadata":{"n":[1,""]}}`},
+		{chatText, chatBroken, chatStop},
+		{chatText, chatStop, chatBroken},
+		{chatBroken, chatText, chatStop},
+		{chatText, chatBroken},
+		{chatText, "ping", chatStop},
+		{chatText, `{"id":"c1","choices":[{"index":0,"delta":{"content":"x"},"logprobs":nil}]}`, chatStop},
+	} {
+		stream(fmt.Sprintf("objects %d", i), "/v1/chat/completions", requests["/v1/chat/completions"], append(events, "[DONE]")...)
+	}
+	behind := `{"type":"error","sequence_number":0,"error":{"type":"upstream_error","message":"stream_read_error"}}`
+	for i, half := range []string{`{"type":"response.completed","response":{"id":"resp_1","out`, `{"type":"response.output_text.delta","del`} {
+		stream(fmt.Sprintf("an error behind half an event %d", i), "/v1/responses", requests["/v1/responses"],
+			`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`, half+"\ndata: "+behind)
+	}
+	for _, output := range []string{`[]`, `[{"type":"message","id":"msg_1","content":[{"type":"output_text","text":"x"}]}]`} {
+		stream("a broken delta", "/v1/responses", requests["/v1/responses"],
+			`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`, `{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","content":[]}}`,
+			`{"type":"response.output_text.delta","output_index":0,"item_id":"msg_1","delta":"x"}`, `{"type":"response.output_text.delta","output_index":0,"item_id":"msg_1","delta":"x`,
+			`{"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed","output":`+output+`}}`)
+	}
+	for i, events := range [][]string{
+		{`{"type":"response.failed","error":{"type":"invalid_request_error","message":"Selected model is at capacity. Please try a different model."}}`},
+		{`{"type":"response.failed","is_gateway_error":false,"error":{"code":"server_error","message":"x"},"extra_fields":{}}`},
+		{`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":null},"error":{"code":"insufficient_quota"}}`},
+		{`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error"}},"error":{"code":"insufficient_quota"}}`},
+		{`{"type":"response.failed","code":"server_error","message":"x"}`},
+		{`{"type":"response.failed"}`},
+	} {
+		stream(fmt.Sprintf("response.failed %d", i), "/v1/responses", requests["/v1/responses"],
+			append([]string{`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`}, events...)...)
+	}
+	for i, end := range []string{
+		`{"type":"response.completed","response":{"id":"resp_1","output":[],"stop_reason":"length"}}`, `{"type":"response.completed","response":{"id":"resp_1","status":"incomplete","output":[]}}`,
+		`{"type":"response.completed","response":{"id":"resp_1","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}}`,
+		`{"type":"response.completed","response":{"id":"resp_1","status":"completed","stop_reason":"stop","output":[]}}`,
+		`{"type":"response.incomplete","response":{"id":"resp_1","status":"incomplete","output":[]}}`,
+		`{"type":"response.incomplete","response":{"id":"resp_1","status":"incomplete","stop_reason":"length","incomplete_details":{"reason":"content_filter"},"output":[]}}`,
+	} {
+		stream(fmt.Sprintf("an end that cuts %d", i), "/v1/responses", requests["/v1/responses"], `{"type":"response.created","response":{"id":"resp_1","model":"m"}}`,
+			`{"type":"response.output_text.delta","output_index":0,"item_id":"msg_1","delta":"x"}`, end)
+	}
+	for _, none := range []string{"None", "null", "NONE", "none"} {
+		text := strings.Replace(chatText, `:null`, `:"`+none+`"`, 1)
+		stream("a reason "+none, "/v1/chat/completions", requests["/v1/chat/completions"], text, text, chatStop, "[DONE]")
+		stream("a reason "+none+", and no other", "/v1/chat/completions", requests["/v1/chat/completions"], text, "[DONE]")
+		stream("a reason "+none+", and no end", "/v1/chat/completions", requests["/v1/chat/completions"], text)
+	}
+	for path, begun := range map[string]string{"/v1/chat/completions": chatText, "/v1/responses": `{"type":"response.created","response":{"id":"resp_1","model":"m"}}`, "/v1/messages": messageStart} {
+		for _, before := range []string{"", "data: " + begun + "\n\n"} {
+			for _, after := range []string{"", "data: [DONE]\n\n"} {
+				for _, nameless := range []string{"event: error\nid: 1\n\n", "event:error\ndata:\n\n"} {
+					answers = append(answers, answer{"an error without data", false, path, requests[path], 200, map[string]string{"Content-Type": "text/event-stream"}, before + nameless + after})
+				}
+			}
+		}
+	}
+	messageText := []string{
+		`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}`,
+		`{"type":"content_block_stop","index":0}`, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}`, `{"type":"message_stop"}`,
+	}
+	messageCall := []string{
+		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"pay","input":{}}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":":1}"}}`, `{"type":"content_block_stop","index":0}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":5}}`, `{"type":"message_stop"}`,
+	}
+	for i, first := range [][]string{messageText, messageCall} {
+		for kept := range first {
+			for _, second := range [][]string{messageText, messageCall, messageText[:2], {`{"type":"error","error":{"type":"overloaded_error"}}`}} {
+				stream(fmt.Sprintf("another answer after %d of %d", kept, i), "/v1/messages", requests["/v1/messages"],
+					slices.Concat([]string{messageStart}, first[:kept], []string{strings.Replace(messageStart, "msg_1", "msg_2", 1)}, second)...)
+				stream(fmt.Sprintf("message_start again after %d of %d", kept, i), "/v1/messages", requests["/v1/messages"],
+					slices.Concat([]string{messageStart}, first[:kept], []string{messageStart}, first[kept:])...)
+			}
+		}
+	}
+	for _, input := range []string{
+		`{\"a\":1}`, `{\"a\":`, `no JSON`, ``, `undefined`, `nan`, `NaN`, `Infinity`, `null`, `nul`, `nulls`, `true`, `-1.5e3`, `1 2`, `7`, ` {} `, `{}{}`, `{},`, `[1,2]`, `[1,]`, `[,1]`, `[1 2]`, `[}`,
+		`{\"a\":undefined}`, `{\"a\":NaN}`, `{a:1}`, `{'a':1}`, `{\"a\":1,}`, `{\"a\" 1}`, `{\"a\":1 \"b\":2}`, `{\"a\":{\"b\":[true,false,null,\"\\\"}\"]}}`, `{\"a\":\"\\x\"}`,
+		`{\"a\":\"\\u00g0\"}`, `{\"a\":\"\\u00e0\"}`, `{\"a\":\"\n\"}`, `{\"a\": // \n 1}`, `\"text\"`, `\"text`, `:`, `{\"a\":tru}`, `\u00a0{}`,
+		strings.Repeat("[", 64) + strings.Repeat("]", 64), strings.Repeat("[", 65) + "!", strings.Repeat("[", 64) + "!",
+	} {
 		stream("a call with "+input, "/v1/chat/completions", `{"model":"m","stream":true,"max_completion_tokens":50,"max_tokens":60,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"pay"}}]}`,
 			`{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"pay","arguments":""}}]},"finish_reason":null}]}`,
 			`{"id":"c1","model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"`+input+`"}}]},"finish_reason":null}]}`,

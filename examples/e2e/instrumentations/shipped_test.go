@@ -65,7 +65,7 @@ func startShipped(t *testing.T, runTimeout time.Duration, take func(ptrace.Trace
 				"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "HEALTH=" + free[2], "OWN_PORT=" + free[3][strings.LastIndexByte(free[3], ':')+1:],
 				"VERDICTS=" + free[4], "BACKEND_OTLP=" + backend, "RUN_TIMEOUT=" + runTimeout.String(),
 			},
-			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2],
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2], Wait: process.NewCollector,
 		}
 	})
 	require.NoError(t, err)

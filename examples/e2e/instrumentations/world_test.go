@@ -108,7 +108,7 @@ func startCollector(t *testing.T) *collector {
 				"OTLP=" + free[0], "HEALTH=" + free[1], "METRICS_PORT=" + free[2][strings.LastIndexByte(free[2], ':')+1:],
 				"SINK=" + c.sink.url,
 			},
-			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[1],
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[1], Wait: process.NewCollector,
 		}
 	})
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func Play(ctx context.Context, stories []Story, node *Node, binary, config, dir 
 				"OTLP_HTTP_ENDPOINT=" + free[0], "OTLP_GRPC_ENDPOINT=" + free[1], "HEALTH_ENDPOINT=" + free[2],
 				"OUT_FILE=" + traces,
 			},
-			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2],
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2], Wait: process.NewCollector,
 		}
 	})
 	if err != nil {

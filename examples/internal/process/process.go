@@ -19,14 +19,19 @@ import (
 
 // Spec describes a program to run.
 type Spec struct {
-	Name   string   // for messages, such as "the Collector"
-	Path   string   // path of the program
-	Args   []string // without the program itself
-	Env    []string // key=value, added to the environment of this process
-	Log    string   // file for the program's output; it is truncated
-	Piped  bool     // the program writes its output to a pipe, so that limits of its own files do not end it
-	Health string   // URL that responds with 200 when the program is ready
+	Name   string        // for messages, such as "the Collector"
+	Path   string        // path of the program
+	Args   []string      // without the program itself
+	Env    []string      // key=value, added to the environment of this process
+	Log    string        // file for the program's output; it is truncated
+	Piped  bool          // the program writes its output to a pipe, so that limits of its own files do not end it
+	Health string        // URL that responds with 200 when the program is ready
+	Wait   time.Duration // between that and the return of Start
 }
+
+// NewCollector is how long llm_classify calls no run safe to repeat that begins after its start: by another clock an earlier
+// process may have had parts of it.
+const NewCollector = time.Second
 
 // Process is a running program.
 type Process struct {
@@ -85,6 +90,18 @@ func StartOnFreePorts(ctx context.Context, n int, spec func(addresses []string) 
 	}
 }
 
+// wait waits while the program runs.
+func (p *Process) wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-p.exited:
+		return fmt.Errorf("it has ended: %w", orEnded(p.err))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // ready polls the health URL until the program is ready.
 func (p *Process) ready(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -94,7 +111,7 @@ func (p *Process) ready(ctx context.Context) error {
 			if resp, err := http.DefaultClient.Do(req); err == nil {
 				_ = resp.Body.Close()
 				if resp.StatusCode == http.StatusOK {
-					return nil
+					return p.wait(ctx, p.spec.Wait)
 				}
 			}
 		}

@@ -46,21 +46,18 @@ class Decoder:
         self.api, self.data, self.name, self.buffer, self.done = api, [], None, b'', False
 
     def feed(self, chunk):
-        """Return the events that the chunk completes."""
-        events = []
+        """Yield the events that the chunk completes, each before the next is read."""
         for line in chunk.splitlines(keepends=True):
             self.buffer += line
             if self.buffer.endswith((b'\r\r', b'\n\n', b'\r\n\r\n')):
                 whole, self.buffer = self.buffer, b''
-                events += self.cut(whole)
-        return events
+                yield from self.cut(whole)
 
     def end(self):
         whole, self.buffer = self.buffer, b''
         return self.cut(whole) if whole else []
 
     def cut(self, whole):
-        events = []
         for raw in whole.splitlines():
             line = raw.decode()
             if line:
@@ -72,8 +69,7 @@ class Decoder:
                     self.name = value
             elif self.data or self.name:
                 data, name, self.data, self.name = '\n'.join(self.data), self.name, [], None
-                events += self.event(name, data)
-        return events
+                yield from self.event(name, data)
 
     def event(self, name, data):
         if self.done:

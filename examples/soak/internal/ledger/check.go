@@ -21,7 +21,7 @@ type Rules struct {
 	Bounded    bool          // its max_held_bytes is less than the load needs
 	Forgetful  bool          // others may take the room of its facts: a run without an end may have no verdict
 	Storage    bool          // it has a storage
-	Noted      time.Duration // maximum time between a kill and the export of a verdict that the storage has not recorded
+	Noted      time.Duration // maximum time between a kill and the export of a verdict whose spans are not recorded as done
 	Queued     bool          // there is a queue behind llm_classify: a verdict may be exported long after llm_classify has sent it
 }
 
@@ -39,8 +39,8 @@ type Figures struct {
 	// Split is the number of runs with spans on both sides of a stop or kill.
 	Split int
 	// Slow is the number of runs with spans that arrived so long after the verdict that
-	// llm_classify may have forgotten it. Unnoted is the number of other runs whose verdict may not
-	// have been recorded beyond the life of the process. Again is the number of both that got
+	// llm_classify may have forgotten it. Unnoted is the number of other runs whose verdict may
+	// be forgotten because the process ended. Again is the number of both that got
 	// another verdict, on spans that arrived later.
 	Slow, Unnoted, Again int
 	// Unseen is the number of runs that announce no counts and were judged before any span that

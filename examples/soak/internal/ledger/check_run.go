@@ -136,8 +136,8 @@ func (c *checker) checkRun(r *run) {
 		}
 		return
 	}
-	// The memory that a run has been judged expires and, without a storage, is lost with
-	// the process: what arrives later is a run of its own.
+	// The memory that a run has been judged expires, and is lost with the process: what arrives
+	// later is a run of its own.
 	slow := to.Sub(c.given(r)) >= c.rules.remembers(r)
 	unnoted := c.unnoted(r, split, from)
 	switch {
@@ -192,12 +192,12 @@ func (c *checker) unseen(r *run) bool {
 	return risky > 0 && !sent.IsZero() && !r.plan.Announces
 }
 
-// unnoted reports whether the first verdict on a run may not have been recorded when the
-// process that gave it ended. With a storage that is possible only if a kill came
-// between the export of the verdict and its record, which follows at once, or once the disk
-// has room.
+// unnoted reports whether a process did not know of the first verdict on the run when spans of it
+// arrived: the run has spans on both sides of a stop or kill, or its spans were judged again after a
+// kill. With a storage that is possible only if the kill came between the export of the verdict and the
+// record that its spans are done, which follows at once, or once the disk has room.
 func (c *checker) unnoted(r *run, split bool, from moment) bool {
-	if !c.rules.Storage {
+	if split || !c.rules.Storage {
 		return split || c.between(from, c.out(r), true)
 	}
 	first, _ := c.judgedAt(r)

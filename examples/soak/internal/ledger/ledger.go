@@ -316,6 +316,10 @@ var verdicts = map[string]bool{
 	string(semconv.FailureSummaryKeyKey): true,
 	string(semconv.FailureEvidenceKey):   true, string(semconv.FailureMissingEvidenceKey): true,
 	string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
+	string(semconv.ResumeSendKey): true, string(semconv.ResumeAskKey): true, string(semconv.ResumeWaitKey): true, string(semconv.ResumeMoreKey): true,
+	string(semconv.ResumeRanIDsKey): true, string(semconv.ResumeRanNamesKey): true, string(semconv.ResumeRanOutputsKey): true,
+	string(semconv.ResumeMayHaveRunIDsKey): true, string(semconv.ResumeMayHaveRunNamesKey): true,
+	string(semconv.ResumeNeverRanIDsKey): true, string(semconv.ResumeNeverRanNamesKey): true,
 	string(semconv.ClassificationTriggerKey): true, string(semconv.ClassificationRulesetKey): true,
 	string(semconv.ClassificationStatusSetKey): true,
 }

@@ -152,6 +152,15 @@ func (f *fake) first(t *testing.T, like func(*out) bool) *out {
 	return nil
 }
 
+// prompt returns the span of a run that announced all of its spans, none of which is late.
+func (f *fake) prompt(t *testing.T) *out {
+	t.Helper()
+	return f.first(t, func(o *out) bool {
+		return role(load.Run)(o) && o.trigger == semconv.TriggerComplete &&
+			!slices.ContainsFunc(f.outs, func(s *out) bool { return s.Late && s.RunID == o.SpanID() })
+	})
+}
+
 func role(r load.Role) func(*out) bool {
 	return func(o *out) bool { return o.Role == r && o.Name() != semconv.SpanRunAbandoned && !o.Late }
 }
@@ -320,18 +329,10 @@ func TestFaultsAreFound(t *testing.T) {
 			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
 			return o
 		}, LateNotMarked, "hold_expired"},
-		"a run is judged twice over a stop, with a storage": {func(t *testing.T, f *fake) *out {
-			t.Helper()
-			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
-			o := f.first(t, announced)
-			f.books.Stopped(at(0.05), at(0.08)) // in the middle of every run
-			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
-			return o
-		}, JudgedTwice, "2 verdicts"},
 		"a run is judged twice, and was noted before the kill": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
-			o := f.first(t, announced)
+			o := f.prompt(t)
 			f.books.Killed(at(1.5))
 			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
 			return o
@@ -339,9 +340,9 @@ func TestFaultsAreFound(t *testing.T) {
 		"a run is judged twice, and came out after the kill": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			with(f, func(r *Rules) { r.Storage, r.Queued, r.Noted = true, true, time.Second })
-			o := f.first(t, announced)
+			o := f.prompt(t)
 			o.at = 2
-			f.books.Killed(at(0.05))
+			f.books.Killed(at(0.5))
 			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
 			return o
 		}, JudgedTwice, "2 verdicts"},
@@ -371,14 +372,6 @@ func TestFaultsAreFound(t *testing.T) {
 			f.drop(o)
 			return o
 		}, Lost, "model call"},
-		"a late span is not marked after a stop, with a storage": {func(t *testing.T, f *fake) *out {
-			t.Helper()
-			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
-			o := f.first(t, func(o *out) bool { return o.Late })
-			f.books.Stopped(at(1.5), at(1.6))
-			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
-			return o
-		}, LateNotMarked, "hold_expired"},
 		"room was enough":            {mark(load.Tool, semconv.TriggerMemory), WrongTrigger, "enough room"},
 		"it was not held":            {mark(load.Tool, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
 		"it was not stopped":         {mark(load.Tool, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
@@ -452,7 +445,7 @@ func judgedAgainWhenFull(from, to, killed float64) func(*testing.T, *fake) *out 
 	return func(t *testing.T, f *fake) *out {
 		t.Helper()
 		with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
-		o := f.first(t, func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete })
+		o := f.prompt(t)
 		f.books.Full(at(from), at(to))
 		f.books.Killed(at(killed))
 		f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
