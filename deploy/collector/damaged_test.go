@@ -67,7 +67,7 @@ func TestDamagedFile(t *testing.T) {
 			"invalid database", false,
 		},
 		"keys in disorder": {
-			func(file []byte) []byte { return bytes.ReplaceAll(file, []byte("owner"), []byte("!wner")) },
+			func(file []byte) []byte { return bytes.ReplaceAll(file, []byte("bounds"), []byte("!ounds")) },
 			"its data is damaged, move it aside", true,
 		},
 	} {

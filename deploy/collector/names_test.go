@@ -38,7 +38,7 @@ var (
 var ownDimensions = map[string]bool{"gen_ai.token.type": true, "llm.usage_seen": true}
 
 // otherWords look like names but are components of the Collector, what vLLM and ADK call theirs, and our own dimensions.
-var otherWords = map[string]bool{"llm_usage_seen": true, "gen_ai_token_type": true, "llm_classify": true, "llm_agent_logs": true, "llm_request": true, "llm_response": true, "gen_ai_normalizer": true}
+var otherWords = map[string]bool{"llm_usage_seen": true, "gen_ai_token_type": true, "llm_classify": true, "llm_agent_logs": true, "llm_request": true, "llm_response": true, "gen_ai_normalizer": true, "gen_ai_latest_experimental": true}
 
 // Dashboards, rules, TraceQL, configurations and the pages of the whole tree use only names in the vocabulary,
 // and only values that an enum has: a name that is never written gives an empty panel and an alert that never

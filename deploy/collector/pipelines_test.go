@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twoPipelines is a configuration in which both pipelines name the same processor.
+// twoPipelines is a configuration in which two pipelines have a processor each, with the same storage.
 const twoPipelines = `
 extensions:
   health_check: {endpoint: %[1]q}
@@ -26,7 +26,8 @@ receivers:
   otlp/a: {protocols: {http: {endpoint: %[3]q}}}
   otlp/b: {protocols: {http: {endpoint: %[4]q}}}
 processors:
-  llm_classify: {storage: file_storage, max_hold: 10m}
+  llm_classify/a: {storage: file_storage, max_hold: 10m}
+  llm_classify/b: {storage: file_storage, max_hold: 10m}
 exporters:
   file/a: {path: %[5]q, flush_interval: 100ms}
   file/b: {path: %[6]q, flush_interval: 100ms}
@@ -34,13 +35,12 @@ service:
   extensions: [health_check, file_storage]
   telemetry: {metrics: {level: none, readers: []}}
   pipelines:
-    traces/a: {receivers: [otlp/a], processors: [llm_classify], exporters: [file/a]}
-    traces/b: {receivers: [otlp/b], processors: [llm_classify], exporters: [file/b]}
+    traces/a: {receivers: [otlp/a], processors: [llm_classify/a], exporters: [file/a]}
+    traces/b: {receivers: [otlp/b], processors: [llm_classify/b], exporters: [file/b]}
 `
 
-// Two pipelines with one processor and its storage: what a pipeline held when the Collector
-// was killed goes out by its own exporter, in every life. In which order the Collector makes
-// and starts the instances is different each time.
+// Two pipelines with a processor each and one storage: what a pipeline held when the Collector
+// was killed goes out by its own exporter, in every life.
 func TestTwoPipelinesWithStorage(t *testing.T) {
 	bin := binary(t)
 	journal := t.TempDir()

@@ -132,6 +132,7 @@ func healthy(t *testing.T, address string) {
 		}
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	}, 30*time.Second, 20*time.Millisecond, "the Collector is not healthy")
+	time.Sleep(time.Second) // llm_classify calls no run safe to repeat that began within a second of its start
 }
 
 // freeAddress returns a loopback address that has just been free.
