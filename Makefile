@@ -10,9 +10,10 @@ TOOLS := $(BUILD)/tools
 COLLECTOR := $(BUILD)/otelcol-llm
 OTELLLM := $(BUILD)/otelllm
 
-# The modules with code of ours. Those under internal/tools only pin versions; bench is compiled and linted, and its
-# benchmarks are run by hand.
-MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm examples deploy/collector
+# The modules with code of ours. bench is compiled and linted, and its benchmarks are run by hand. Of those under
+# internal/tools these two have code; the others pin versions.
+MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm cmd/otelllm/internal/page/browser examples deploy/collector
+TOOL_MODULES := internal/tools/release internal/tools/configschema
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
 # of deploy/ share what they have in common.
@@ -24,7 +25,7 @@ TEST_TIMEOUT ?= 10m
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 TESTFLAGS ?=
 # The packages of which `make test` runs a sample of the cases: see internal/race.
-SAMPLED := ./otelllm ./otelllm/classify ./otelllm/internal/httpcall ./otelllm/internal/kinship ./otelllm/internal/wire
+SAMPLED := ./otelllm ./otelllm/classify ./otelllm/internal/httpcall ./otelllm/internal/inferred ./otelllm/internal/kinship ./otelllm/internal/wire
 FUZZTIME ?= 10s
 FUZZ ?=
 BENCH ?= .
@@ -36,7 +37,7 @@ OTLP ?=
 # Any value: the demo prints every case.
 V ?=
 # Folders of packages, or single files, each with its own tests.
-MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor/llmclassify/internal/hold
+MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor/llmclassify/internal/trace
 SOAK ?=
 SEED ?= 1
 SOAKFLAGS ?=
@@ -97,12 +98,14 @@ test: download ## all tests of all modules, with the race detector: where cases 
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
-	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(MODULES) $(TOOL_MODULES)" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: test-full
 test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector
 	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SAMPLED)
-	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) .
+	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) . ./internal/journal
+	@cd examples && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./retry
+	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./judgewasm ./internal/sessionfiles
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
@@ -156,7 +159,7 @@ agents-matrix-pages: ## the pages of published agents once more, from what was p
 agents-matrix-short: otelllm ## a few faults of three published agents and of programs in Python, in two minutes: 580 MB of packages
 	@scripts/agents-short $(BUILD)/agents-short
 	@cd examples && AGENT_PACKAGES="$(CURDIR)/$(BUILD)/agents-short" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) \
-		$(GO) test -count=1 -timeout 10m -parallel 3 -short -run '^Test(Agents|Telemetry|Programs|CodexOverWebSocket)$$/(codex|gemini|continue|_)' $(TESTFLAGS) ./e2e/agents
+		$(GO) test -count=1 -timeout 10m -parallel 3 -short -run '^Test(Agents|Telemetry|Programs|CodexOverWebSocket|Hosts)$$/(codex|gemini|continue|_)' $(TESTFLAGS) ./e2e/agents
 
 .PHONY: validate
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
@@ -215,7 +218,7 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
 	@scripts/check-paths
-	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
+	@MODULES="$(MODULES) bench $(TOOL_MODULES)" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: apidiff
 apidiff: $(TOOLS)/apidiff ## how the exported API differs from the newest release, or from BASE=tag; fails if that breaks a promise
@@ -225,6 +228,34 @@ apidiff: $(TOOLS)/apidiff ## how the exported API differs from the newest releas
 oldest-go: ## the modules that users require, with the oldest Go that they promise, and the root without the others
 	@$(PLAIN) scripts/oldest-go
 
+.PHONY: release-rehearsal
+release-rehearsal: $(TOOLS)/builder ## a release in a clone, used from empty folders as its users will: go get, go install, a Collector
+	@scripts/release-rehearsal "$(CURDIR)/$<"
+
+.PHONY: licenses
+licenses: ## fail if a released module compiles in another one whose licence is not on the list in internal/tools/release/licenses.go
+	@cd internal/tools/release && $(PLAIN) $(GO) build -o ../../../$(BUILD)/licenses .
+	@$(BUILD)/licenses licenses $$(scripts/release-modules)
+
+.PHONY: workflows-check
+workflows-check: $(TOOLS)/actionlint ## actionlint over .github/workflows, and over the workflow that docs/ci.md shows
+	@$(TOOLS)/actionlint
+	@sed -n '/^```yaml$$/,/^```$$/{/^```/!p}' docs/ci.md | $(TOOLS)/actionlint -stdin-filename docs/ci.md -
+
+.PHONY: release-check
+release-check: workflows-check $(TOOLS)/goreleaser $(TOOLS)/builder ## the workflows, .goreleaser.yaml, and a snapshot of both programs for this system with what is packed beside them
+	@$(TOOLS)/goreleaser check
+	@$(PLAIN) $(TOOLS)/goreleaser build --snapshot --single-target --clean
+
+# What BINARIES has is as goreleaser leaves it in build/dist.
+.PHONY: packages
+packages: ## the npm and Python packages, to build/packages: VERSION=0.1.0 BINARIES=folder
+	scripts/packages "$(VERSION)" "$(BINARIES)"
+
+.PHONY: packages-check
+packages-check: otelllm ## the same for this system, installed into empty folders and used: tests, types, npx otelllm; needs node, npm, Debian's python3-pip, python3-wheel, python3-httpx, python3-aiohttp, python3-tenacity
+	@packages=$$(scripts/npm-packages packages/npm/check "$(CURDIR)/$(TOOLS)/npm-check" "the npm package") && test -n "$$packages" && scripts/check-packages "$$packages"
+
 .PHONY: cross
 cross: download ## compile every module, with its tests, for Windows and macOS
 	@GOOS=windows MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module windows $(GO) vet ./...
@@ -232,10 +263,10 @@ cross: download ## compile every module, with its tests, for Windows and macOS
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## gofumpt over all modules
-	@MODULES="$(MODULES) bench" scripts/each-module fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
+	@MODULES="$(MODULES) bench $(TOOL_MODULES)" scripts/each-module fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: generate
-generate: $(TOOLS)/mdatagen ## semconv from its registry, the parts of the components from metadata.yaml
+generate: $(TOOLS)/mdatagen ## semconv from its registry, the parts of the components from metadata.yaml, the schemas of their configurations
 	scripts/generate "$(CURDIR)/$(TOOLS)"
 
 .PHONY: check-generated
@@ -275,13 +306,18 @@ $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci
 $(TOOLS)/benchstat: PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/gremlins: PKG := github.com/go-gremlins/gremlins/cmd/gremlins
 $(TOOLS)/apidiff: PKG := golang.org/x/exp/cmd/apidiff
+$(TOOLS)/actionlint: PKG := github.com/rhysd/actionlint/cmd/actionlint
+$(TOOLS)/goreleaser: PKG := github.com/goreleaser/goreleaser/v2
 
 $(TOOLS)/builder $(TOOLS)/mdatagen: internal/tools/collector/go.mod
 $(TOOLS)/golangci-lint: internal/tools/lint/go.mod
 $(TOOLS)/benchstat: internal/tools/bench/go.mod
 $(TOOLS)/gremlins: internal/tools/mutants/go.mod
 $(TOOLS)/apidiff: internal/tools/apidiff/go.mod
-$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(TOOLS)/gremlins $(TOOLS)/apidiff:
+$(TOOLS)/actionlint: internal/tools/actionlint/go.mod
+$(TOOLS)/goreleaser: internal/tools/goreleaser/go.mod
+$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(TOOLS)/gremlins $(TOOLS)/apidiff \
+$(TOOLS)/actionlint $(TOOLS)/goreleaser:
 	@echo "building $(@F), once"
 	@mkdir -p $(TOOLS)
 	@cd $(<D) && $(PLAIN) $(GO) build -o "$(CURDIR)/$@" $(PKG)
