@@ -41,7 +41,34 @@ type config struct {
 	}
 }
 
-// checkYAML checks a configuration of the Collector, or a part of its builder's manifest. Keys that neither has fail.
+// workflow is a workflow of GitHub Actions.
+type workflow struct {
+	Name, On string
+	Jobs     map[string]struct {
+		RunsOn string `yaml:"runs-on"`
+		Steps  []struct {
+			Name, Uses, Run, If string
+			With, Env           yaml.Node
+		}
+	}
+}
+
+// problems returns what is wrong with the commands that the workflow runs.
+func (w *workflow) problems(t *testing.T) (list []string) {
+	t.Helper()
+	for _, job := range w.Jobs {
+		for _, step := range job.Steps {
+			for _, command := range commands(step.Run) {
+				if command[0] == "otelllm" {
+					list = append(list, shellProblems(t, "", strings.Join(command, " "))...)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// checkYAML checks a configuration of the Collector, a part of its builder's manifest, or a workflow. Keys that none has fail.
 func checkYAML(t *testing.T, b *block) {
 	for _, problem := range yamlProblems(t, b.text) {
 		t.Error(problem)
@@ -58,6 +85,10 @@ func yamlProblems(t *testing.T, text string) []string {
 	var m manifest
 	if strict(&m) == nil {
 		return m.problems(t)
+	}
+	var w workflow
+	if strict(&w) == nil {
+		return w.problems(t)
 	}
 	var c config
 	if err := strict(&c); err != nil {

@@ -43,6 +43,7 @@ var packages = map[string]string{
 	"otlptracehttp": "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 	"realtime":      module + "/otelllm/realtime",
 	"responses":     module + "/otelllm/responses",
+	"retry":         module + "/otelllm/retry",
 	"signal":        "os/signal",
 	"syscall":       "syscall",
 	"testing":       "testing",
@@ -70,7 +71,10 @@ var around = map[string]surroundings{
 		function: "(ctx context.Context) (answer string, err error)",
 		declarations: `
 		const maxTries = 4
-		var messages []string
+		var messages func() []string
+		var history []string
+		var policy retry.Policy
+		var turn func(ctx context.Context, history *[]string) error
 		var ask func(ctx context.Context, messages []string) (string, error)
 		var confirm func(question string) bool
 		var wait func(ctx context.Context, d time.Duration)
@@ -206,7 +210,7 @@ func parseGo(positions *token.FileSet, b *block) (*ast.File, error) {
 
 var (
 	codeInText    = regexp.MustCompile("`[^`\n]+`")
-	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|manual|mcpeffect|realtime|responses|semconv|faultyllm)\.([A-Z]\w*)`)
+	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|manual|mcpeffect|realtime|responses|retry|semconv|faultyllm)\.([A-Z]\w*)`)
 	methodName    = regexp.MustCompile(`(?:^|[^.\w])([A-Z]\w*)\.([A-Z]\w*)`)
 )
 
@@ -215,6 +219,7 @@ func TestNamesInText(t *testing.T) {
 	paths := map[string]string{
 		"otelllm": packages["otelllm"], "classify": packages["classify"], "faultyllm": packages["faultyllm"],
 		"manual": packages["manual"], "mcpeffect": packages["mcpeffect"], "realtime": packages["realtime"], "responses": packages["responses"],
+		"retry":   packages["retry"],
 		"semconv": module + "/semconv",
 	}
 	pages := files(t, ".md")

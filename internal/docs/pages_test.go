@@ -128,12 +128,18 @@ func TestSnippets(t *testing.T) {
 var texts = map[string]string{
 	"README.md":                       "a picture, and what otelllm demo prints; compared by cmd/otelllm",
 	"docs/agents.md":                  "what otelllm run prints",
+	"docs/sessions.md":                "what otelllm sessions prints",
 	"docs/classify-old-traces.md":     "what otelllm check prints",
 	"docs/founding-incidents.md":      "what otelllm run prints; generated and compared by examples/e2e/agents",
 	"docs/incidents.md":               "what examples/incidents prints; generated and compared there",
 	"docs/instrument-any-language.md": "verdicts; generated and compared by cmd/otelllm",
 	"docs/operate/security.md":        "a picture",
 	"docs/verdicts.md":                "what make demo prints",
+	"docs/upstream/claude.md":         "what docs/upstream/claude.sh prints",
+	"docs/upstream/codex.md":          "what docs/upstream/codex.sh prints",
+	"docs/upstream/gemini.md":         "what docs/upstream/gemini.sh prints",
+	"docs/upstream/opencode.md":       "what docs/upstream/opencode.sh prints",
+	"docs/upstream/qwen.md":           "what docs/upstream/qwen.sh prints",
 }
 
 func checkText(t *testing.T, b *block) {

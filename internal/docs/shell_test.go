@@ -86,6 +86,9 @@ func shellProblems(t *testing.T, folder, script string) (list []string) {
 	}
 	flags := func(known, words []string) {
 		for _, word := range words {
+			if word == "--" { // what follows is another program's
+				return
+			}
 			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
 			if strings.HasPrefix(word, "-") && name != "" && !slices.Contains(known, name) {
 				list = append(list, "there is no flag "+word)
@@ -130,6 +133,13 @@ func shellProblems(t *testing.T, folder, script string) (list []string) {
 			for _, word := range rest[1:] {
 				if dir, _ := strings.CutSuffix(word, "/..."); strings.HasPrefix(dir, "./") && !exists(dir) {
 					list = append(list, "there is no package "+word)
+				}
+			}
+		case name == "go" && len(rest) > 1 && (rest[0] == "install" || rest[0] == "get"):
+			for _, word := range rest[1:] {
+				module, _, _ := strings.Cut(word, "@")
+				if dir, ok := strings.CutPrefix(module, "github.com/otelllm/otelllm-go/"); !ok || !exists(dir) {
+					list = append(list, "there is no package "+module+" of ours")
 				}
 			}
 		case programs[name] != "":
@@ -272,17 +282,18 @@ func TestShellCommands(t *testing.T) {
 func TestShellRefuses(t *testing.T) {
 	files(t, ".md")
 	for script, want := range map[string]string{
-		"make demos":                                          "the Makefile has no target demos",
-		"make demo OLTP=host:4317":                            "the Makefile has no variable OLTP",
-		"cd example":                                          "there is no folder example",
-		"cd examples && go run ./nothing":                     "there is no package ./nothing in examples",
-		"cd examples && go run ./quickstart -jq":              "there is no flag -jq",
-		"build/otelllm classify --json --traces x":            "there is no flag --traces",
-		"build/otelcol-llm --config deploy/collector/no.yaml": "there is no deploy/collector/no.yaml",
-		"build/otelcol-llm --confg x":                         "there is no flag --confg",
-		"prometheus --config.file=deploy/none.yaml":           "there is no deploy/none.yaml",
-		"go test ./nothing/...":                               "there is no package ./nothing/...",
-		"brew install otelllm":                                "the command brew is neither ours nor among the others of this test",
+		"make demos":                                             "the Makefile has no target demos",
+		"make demo OLTP=host:4317":                               "the Makefile has no variable OLTP",
+		"cd example":                                             "there is no folder example",
+		"cd examples && go run ./nothing":                        "there is no package ./nothing in examples",
+		"cd examples && go run ./quickstart -jq":                 "there is no flag -jq",
+		"build/otelllm classify --json --traces x":               "there is no flag --traces",
+		"build/otelcol-llm --config deploy/collector/no.yaml":    "there is no deploy/collector/no.yaml",
+		"build/otelcol-llm --confg x":                            "there is no flag --confg",
+		"prometheus --config.file=deploy/none.yaml":              "there is no deploy/none.yaml",
+		"go test ./nothing/...":                                  "there is no package ./nothing/...",
+		"go install github.com/otelllm/otelllm-go/cmd/no@latest": "there is no package github.com/otelllm/otelllm-go/cmd/no of ours",
+		"brew install otelllm":                                   "the command brew is neither ours nor among the others of this test",
 	} {
 		assert.Equal(t, []string{want}, shellProblems(t, "", script), script)
 	}
