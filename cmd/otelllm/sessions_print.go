@@ -169,6 +169,8 @@ func undeterminedWords(s *sessionfiles.Session, j *turns.Judged) string {
 		return "it may still be running"
 	case len(j.LeftRunning()) > 0:
 		return "it answered, and what " + toolNames(j.LeftRunning()) + " began in the background may have been cut off"
+	case j.Ending == turns.Unclear && len(j.Waiting()) > 0:
+		return "it answered, and the output of " + toolNames(j.Waiting()) + " is not in its file"
 	case j.MaybeOwed:
 		return "it answered, and the model may have been asked once more"
 	case s.Agent.Profile.HidesCalls:

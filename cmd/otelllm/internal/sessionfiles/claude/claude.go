@@ -340,7 +340,7 @@ func (r *Reader) prompt(at time.Time, rec *record) {
 
 // begin begins a turn.
 func (r *Reader) begin(at time.Time) {
-	r.asks, r.command = false, false
+	r.asks, r.command, r.done = false, false, ""
 	r.log.Add(event.Event{Time: at, Kind: event.Turn})
 }
 

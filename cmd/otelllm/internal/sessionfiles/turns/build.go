@@ -275,13 +275,13 @@ func (b *builder) fail(t *Turn, e *event.Event) {
 func (b *builder) conclude(t *Turn) {
 	r := t.last()
 	t.Hidden = slices.ContainsFunc(t.Calls, b.hides)
-	waits := len(t.Waiting()) > len(t.LeftRunning())
+	waits, missing := b.waits(t)
 	answered := r != nil && r.Complete && final(r.Finish) && !waits && !t.Owed
 	switch {
 	case t.Aborted, t.Ending == Answered && r == nil && len(t.Calls) == 0 && !t.Partial: // it did something without the model
 	case t.Ending == Answered && !answered:
 		t.Ending = Unclear
-	case answered && len(t.LeftRunning()) > 0, answered && t.MaybeOwed:
+	case answered && (missing || t.MaybeOwed):
 		t.Ending = Unclear
 	case t.Ending != Open || b.profile.EndsTurns || r == nil || waits:
 	case answered && b.profile.HidesCalls, r.Complete && r.Finish == "":
@@ -293,6 +293,20 @@ func (b *builder) conclude(t *Turn) {
 	case t.Next && r.Complete && !t.Owed && !t.Reopen: // a prompt that was written while it ran may go on with it
 		t.Ending = Unclear
 	}
+}
+
+// waits reports whether the turn waits for the output of a call, and whether one is missing for which
+// it does not: of a tool that it left running, or of a call before its last answer.
+func (b *builder) waits(t *Turn) (waits, missing bool) {
+	r := t.last()
+	for _, c := range t.Waiting() {
+		if c.Left || !c.Launched && r != nil && r.Complete && !slices.Contains(r.Calls, c) {
+			missing = true
+		} else {
+			waits = true
+		}
+	}
+	return waits, missing
 }
 
 // hides reports whether a call ran a sub-agent of which nothing shows that it ended well.
