@@ -81,6 +81,9 @@ func TestKinds(t *testing.T) {
 			}
 			if !want.DiedBefore {
 				assert.Empty(t, Resumed(&Session{Agent: c.agent, Turns: all}))
+				for i := range all[:len(all)-1] {
+					assert.NotEqual(t, turns.Died, all[i].State, "turn %d", i)
+				}
 			}
 			checkKind(t, &want, all)
 			if want.Alive != "" {

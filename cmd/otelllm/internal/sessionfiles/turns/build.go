@@ -290,7 +290,7 @@ func (b *builder) conclude(t *Turn) {
 		t.Ending = Answered
 	case r.Failed:
 		t.Ending, t.Code, t.Concluded = Failed, r.Code, true
-	case t.Next && r.Complete && !t.Owed && !t.Reopen: // a prompt that was written while it ran may go on with it
+	case t.Next && !t.Reopen && (r.Complete || len(r.Calls) > 0): // a prompt that was written while it ran may go on with it
 		t.Ending = Unclear
 	}
 }
