@@ -244,7 +244,7 @@ func TestGoesToMakeRoom(t *testing.T) {
 			assert.Zero(t, h.out().SpanCount())
 			l := h.lane()
 			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-			l.judgeAll(t.Context())
+			judgeAll(t.Context(), l)
 			check(t, h, semconv.TriggerMemory)
 
 			cfg := defaultConfig()
@@ -275,7 +275,7 @@ func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
 	h.consume(t, ofTime, run)
 	l := h.lane()
 	l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-	l.judgeAll(t.Context())
+	judgeAll(t.Context(), l)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.TriggerMemory, v.trigger)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
@@ -361,7 +361,7 @@ func TestGatewayPassesOn(t *testing.T) {
 			h.consume(t, tt.spans...)
 			l := h.lane()
 			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-			l.judgeAll(t.Context())
+			judgeAll(t.Context(), l)
 			assert.Equal(t, tt.want, safeties(h), "to make room")
 
 			for _, order := range orders(len(tt.spans)) {

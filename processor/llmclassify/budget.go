@@ -12,12 +12,15 @@ var errFull = errors.New("max_held_bytes is reached and the next consumer does n
 // budget is the memory that all shards share, in bytes.
 type budget struct {
 	limit   int64
-	tenants bool         // it is shared among several
+	shared  bool         // among several tenants
 	known   atomic.Int64 // tenants that are told apart
 	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
 	waiting atomic.Int64 // the part of it that waits to be sent again
 	full    atomic.Bool  // the limit was reached, and half of it has not been free since
 }
+
+// newBudget makes a budget of this many bytes, for one tenant or for several that share it.
+func newBudget(limit int, shared bool) *budget { return &budget{limit: int64(limit), shared: shared} }
 
 // reached reports whether the limit is reached for the first time since half of it was
 // free. It is called after every change.
@@ -57,7 +60,7 @@ func fairPart[N int | int64](limit, others, n N) N {
 // there are tenants, by this one.
 func (b *budget) over(t *tenant) int {
 	used := b.used.Load()
-	if !b.tenants {
+	if !b.shared {
 		return int(used - b.limit)
 	}
 	own := t.used.Load()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
@@ -25,20 +26,26 @@ const (
 //	  │        └────► other error ─► queue ◄────┐
 //	  └─ while the queue is not empty ─►┘  └─ retry, with backoff ─► next
 type forwarder struct {
-	*shared
+	next      consumer.Traces
+	clock     clock
+	telemetry *telemetry
+	store     *store
 	// mutates: next may have changed what it refuses, so that it is encoded before
 	mutates bool
 
 	queue   []parcel
-	bytes   int           // of queue
-	known   int           // those of bytes that the budget knows of
+	size    int           // of queue, in bytes
 	backoff time.Duration // the last wait, 0 before the first
 	retryAt time.Time     // when queue is not empty
 }
 
-func newForwarder(p *shared) *forwarder {
-	return &forwarder{shared: p, mutates: p.next.Capabilities().MutatesData}
+// newForwarder forwards to the next consumer, and lets the store know of what that has.
+func newForwarder(next consumer.Traces, c clock, t *telemetry, s *store) *forwarder {
+	return &forwarder{next: next, clock: c, telemetry: t, store: s, mutates: next.Capabilities().MutatesData}
 }
+
+// bytes is the memory of what waits to be sent again.
+func (f *forwarder) bytes() int { return f.size }
 
 // waits reports whether any parcel waits to be sent again.
 func (f *forwarder) waits() bool { return len(f.queue) > 0 }
@@ -52,15 +59,15 @@ func (f *forwarder) send(ctx context.Context, p parcel) {
 	if left, err := f.try(ctx, p); err != nil {
 		f.push(left)
 		f.later()
-		f.health.nextFails(err)
-		f.logger.Warn("The next consumer refuses classified spans; they are kept and will be sent again",
+		f.telemetry.health.nextFails(err)
+		f.telemetry.Warn("The next consumer refuses classified spans; they are kept and will be sent again",
 			zap.Int("spans", left.spans), zap.Error(err))
 	}
 }
 
 func (f *forwarder) push(p parcel) {
 	p.encode()
-	f.bytes += p.bytes
+	f.size += p.bytes
 	if n := len(f.queue); n > 0 && f.queue[n-1].join(&p) {
 		return
 	}
@@ -81,7 +88,7 @@ func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) 
 			return p, err
 		}
 	}
-	f.store.accepted(ctx, &p)
+	f.store.accepted(ctx, p.sent, p.done)
 	return parcel{}, nil
 }
 
@@ -92,7 +99,7 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	if err := p.decode(); err != nil {
 		f.telemetry.forwardFailed(ctx, p.spans, true)
 		f.telemetry.flow.gone(p.spans - p.added)
-		f.logger.Error("Classified spans that waited to be sent again cannot be decoded; they are lost",
+		f.telemetry.Error("Classified spans that waited to be sent again cannot be decoded; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
@@ -105,7 +112,7 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	f.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
 		f.telemetry.flow.gone(p.spans - p.added)
-		f.logger.Error("The next consumer refused classified spans with a permanent error; they are lost",
+		f.telemetry.Error("The next consumer refused classified spans with a permanent error; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
@@ -148,12 +155,12 @@ func (f *forwarder) retry(ctx context.Context) bool {
 		left, err := f.try(ctx, f.queue[0])
 		if err != nil {
 			left.encode()
-			f.bytes += left.bytes - before
+			f.size += left.bytes - before
 			f.queue[0] = left
 			f.later()
 			return false
 		}
-		f.bytes -= before
+		f.size -= before
 		f.backoff = 0         // a consumer that fails now and then is not down
 		f.queue[0] = parcel{} // for the garbage collector
 		f.queue = f.queue[1:]
@@ -163,8 +170,8 @@ func (f *forwarder) retry(ctx context.Context) bool {
 	}
 	if !f.retryAt.IsZero() {
 		f.backoff, f.retryAt, f.queue = 0, time.Time{}, nil
-		f.health.nextWorks()
-		f.logger.Info("The next consumer accepts classified spans again")
+		f.telemetry.health.nextWorks()
+		f.telemetry.Info("The next consumer accepts classified spans again")
 	}
 	return true
 }
@@ -205,6 +212,6 @@ func (f *forwarder) flush(ctx context.Context) (left int) {
 			f.telemetry.flow.gone(p.spans - p.added)
 		}
 	}
-	f.queue, f.bytes = nil, 0
+	f.queue, f.size = nil, 0
 	return left
 }

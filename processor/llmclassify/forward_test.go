@@ -167,7 +167,7 @@ func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
 	next := &flakyNext{fail: down}
 	h := newHarness(t, defaultConfig(), next)
 	for i := range 3 {
-		for h.lane().forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
+		for h.lane().forwarder.bytes() < (2*i+1)*maxParcelBytes/2 { // more than one call takes
 			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)))
 			h.consume(t, runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
 		}

@@ -94,6 +94,12 @@ func (t *manualTimer) Stop() {
 	t.at = time.Time{}
 }
 
+// spanKey is a span of a trace.
+type spanKey struct {
+	trace pcommon.TraceID
+	id    pcommon.SpanID
+}
+
 // harness is a processor that is driven by hand: no goroutine, no timer. It has one
 // shard unless its configuration says otherwise.
 type harness struct {
@@ -131,7 +137,7 @@ func (h *harness) settle(ctx context.Context) {
 		for l := range s.all {
 			for d, ok := l.inbox.take(); ok; d, ok = l.inbox.take() {
 				l.receive(ctx, &d)
-				l.judgeAll(ctx)
+				judgeAll(ctx, l)
 			}
 		}
 	}
@@ -150,14 +156,14 @@ func (h *harness) pass(tb testing.TB, d time.Duration) {
 		for l := range s.all {
 			for at, ok := l.next(); ok && !at.After(now); at, ok = l.next() {
 				l.tick(tb.Context(), now)
-				l.judgeAll(tb.Context())
+				judgeAll(tb.Context(), l)
 			}
 		}
 	}
 }
 
 // judgeAll judges and forwards all that is pending.
-func (l *lane) judgeAll(ctx context.Context) {
+func judgeAll(ctx context.Context, l *lane) {
 	for l.judge(ctx, maxDue) {
 	}
 }

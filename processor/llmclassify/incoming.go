@@ -22,8 +22,6 @@ const (
 // come without.
 type incoming string
 
-func (p *classifier) incoming() incoming { return incoming(p.cfg.IncomingVerdicts) }
-
 // clean removes the verdict of a span that does not stay. It reports whether it removed
 // anything.
 func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (removed bool) {

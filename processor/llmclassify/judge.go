@@ -12,7 +12,7 @@ import (
 // judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. What it
 // returns is good until the next call.
 func (r *releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger) judge.Diagnoses {
-	now, j, history, setStatus := r.clock.Now(), &r.judge, r.buffer.History(), r.cfg.marks()
+	now, j, history, setStatus := r.clock.Now(), &r.judge, r.buffer.History(), r.markStatus
 	within := history.Within(release)
 	history.SetGaps(now, release)
 	d := j.Diagnose(release, within)

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
@@ -18,7 +17,7 @@ import (
 //	ConsumeTraces ── place, delivery ──► inbox ──► receive ─┐
 //	                                      timer ──► tick ───┴─► buffer ─► pending ─► releaser ─► forwarder ─► next
 type lane struct {
-	*shared
+	*pool
 	inbox *inbox
 
 	// turns guards everything declared below. The shard's goroutine has it for its turns, and calls for the runs
@@ -30,11 +29,11 @@ type lane struct {
 	forwarder *forwarder
 	evidence  *evidence
 	unpacked  packQueue
-	held      origin.Uses // by the spans that are held or pending
 
 	tenant        *tenant
 	since         int // deliveries that were received since something was due
 	used          int // bytes that the budget knows of
+	waiting       int // those of them that wait to be sent again
 	traces        atomic.Int64
 	factBytes     atomic.Int64
 	evidenceBytes atomic.Int64
@@ -76,23 +75,23 @@ const maxTaken = 128
 const maxDrained = 128
 
 // newLane makes the lane of a tenant in one of n shards.
-func newLane(p *shared, t *tenant, n int, wake func()) *lane {
-	cfg, factBytes := p.cfg, max(p.cfg.MaxFactBytes/n, 1)
+func newLane(p *pool, t *tenant, n int, wake func()) *lane {
+	factBytes := max(p.maxFactBytes/n, 1)
 	l := &lane{
-		shared:    p,
+		pool:      p,
 		tenant:    t,
-		forwarder: newForwarder(p),
-		evidence:  newEvidence(cfg.MaxHold, factBytes/16),
+		forwarder: newForwarder(p.next, p.clock, p.telemetry, p.store),
+		evidence:  newEvidence(p.maxHold, factBytes/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
-		inbox:     newInbox(cfg.MaxHeldBytes, wake),
+		inbox:     newInbox(p.maxHeldBytes, wake),
 		turns:     make(chan struct{}, 1),
 	}
-	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
+	l.releaser = newReleaser(p.clock, p.telemetry, p.store, p.markStatus, l.forwarder, l.evidence)
 	l.buffer = trace.New(p.clock.Now(), trace.Config{
-		MaxHold:        cfg.MaxHold,
-		Settle:         cfg.Settle,
-		RunTimeout:     cfg.RunTimeout,
-		MaxSpansPerRun: cfg.MaxSpansPerRun,
+		MaxHold:        p.maxHold,
+		Settle:         p.settle,
+		RunTimeout:     p.runTimeout,
+		MaxSpansPerRun: p.maxSpansPerRun,
 		MaxFactBytes:   factBytes,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
@@ -186,7 +185,7 @@ func (l *lane) use(items []*trace.Item) {
 		for from+n < len(items) && items[from+n].Known.Origin == scope {
 			n++
 		}
-		l.held.Add(scope, n)
+		l.releaser.held.Add(scope, n)
 		from += n
 	}
 }
@@ -195,7 +194,7 @@ func (l *lane) use(items []*trace.Item) {
 func (l *lane) evict(now time.Time) {
 	over := l.budget.over(l.tenant)
 	if l.budget.reached(over > 0) {
-		l.logger.Warn("max_held_bytes is reached: runs are judged early, on the spans received so far; raise max_held_bytes, or lower max_hold",
+		l.telemetry.Warn("max_held_bytes is reached: runs are judged early, on the spans received so far; raise max_held_bytes, or lower max_hold",
 			zap.Int64("max_held_bytes", l.budget.limit))
 	}
 	if l.forwarder.waits() { // what would wait to be sent again frees nothing
@@ -245,7 +244,7 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 func (l *lane) rotate(now time.Time) {
 	l.lock()
 	defer l.unlock()
-	l.evidence.kept.Rotate(now)
+	l.evidence.rotate(now)
 	l.buffer.History().Rotate(now)
 	l.buffer.Judged().Rotate(now)
 	l.account()
@@ -322,9 +321,9 @@ func (l *lane) account() {
 	l.evidenceBytes.Store(int64(l.evidence.size()))
 	l.judgedBytes.Store(int64(l.buffer.Judged().Size()))
 	l.historyBytes.Store(int64(l.buffer.History().Size()))
-	used := l.buffer.Bytes() + l.held.Bytes() + l.pending.bytes + l.forwarder.bytes
+	waiting := l.forwarder.bytes()
+	used := l.buffer.Bytes() + l.releaser.held.Bytes() + l.pending.bytes + waiting
 	l.budget.add(l.tenant, used-l.used)
-	l.budget.addWaiting(l.forwarder.bytes - l.forwarder.known)
-	l.forwarder.known = l.forwarder.bytes
-	l.used = used
+	l.budget.addWaiting(waiting - l.waiting)
+	l.used, l.waiting = used, waiting
 }

@@ -160,7 +160,7 @@ func TestShutdownByTime(t *testing.T) {
 	h.consume(t, chatSpan(3, 97, 0.4, 1).finished("stop"), agentSpan(1, 98, 0, 3))
 	l := h.lane()
 	l.push(l.buffer.Drain(t0, 100))
-	l.judgeAll(t.Context())
+	judgeAll(t.Context(), l)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	require.Equal(t, semconv.TriggerShutdown, v.trigger)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)

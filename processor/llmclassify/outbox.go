@@ -2,12 +2,11 @@ package llmclassify
 
 import (
 	"context"
-	"slices"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // outbox puts stamped spans into parcels, one for each caller, and sends those that are
@@ -22,6 +21,9 @@ type openParcel struct {
 	regroup *origin.Regroup
 }
 
+// newOutbox makes an empty outbox.
+func newOutbox(f *forwarder) outbox { return outbox{forwarder: f} }
+
 func (o *outbox) of(caller *origin.Caller) *openParcel {
 	for _, p := range o.open {
 		if p.caller == caller {
@@ -34,14 +36,32 @@ func (o *outbox) of(caller *origin.Caller) *openParcel {
 }
 
 // add adds a span, which it moves, of about this many bytes.
-func (o *outbox) add(ctx context.Context, span ptrace.Span, known *trace.Known, size int) {
-	p := o.of(known.Caller)
+func (o *outbox) add(ctx context.Context, span ptrace.Span, caller *origin.Caller, scope *origin.Scope, size int) {
+	p := o.of(caller)
 	if p.bytes+p.regroup.Bytes() >= maxParcelBytes {
 		o.send(ctx, p)
 	}
-	span.MoveTo(p.regroup.Append(known.Origin))
+	span.MoveTo(p.regroup.Append(scope))
 	p.spans++
 	p.bytes += size
+}
+
+// addNew adds a span that did not come, but was made for the others.
+func (o *outbox) addNew(ctx context.Context, span ptrace.Span, caller *origin.Caller, scope *origin.Scope, size int) {
+	o.add(ctx, span, caller, scope, size)
+	o.of(caller).added++
+}
+
+// sent lets the store know, once the spans are forwarded, that the facts of one are still kept.
+func (o *outbox) sent(caller *origin.Caller, t journal.Ticket) {
+	p := o.of(caller)
+	p.sent = append(p.sent, t)
+}
+
+// done lets the store know, once the spans are forwarded, that nothing is kept of one.
+func (o *outbox) done(caller *origin.Caller, t journal.Ticket) {
+	p := o.of(caller)
+	p.done = append(p.done, t)
 }
 
 func (o *outbox) send(ctx context.Context, p *openParcel) {
@@ -57,26 +77,4 @@ func (o *outbox) flush(ctx context.Context) {
 			o.send(ctx, p)
 		}
 	}
-}
-
-// record lets the store know of the spans of a release once they are forwarded. Unreadable ones stay as
-// they are: they may be readable in the store.
-func (o *outbox) record(release *trace.Release, unreadable []*trace.Member) {
-	for i := range release.Members {
-		m := &release.Members[i]
-		if m.Foreign || slices.Contains(unreadable, m) {
-			continue
-		}
-		switch p := o.of(m.Known.Caller); {
-		case isLast(release):
-			p.done = append(p.done, m.Known.Ticket)
-		case m.Out:
-			p.sent = append(p.sent, m.Known.Ticket)
-		}
-	}
-}
-
-// isLast reports whether nothing is kept of the members of a release.
-func isLast(r *trace.Release) bool {
-	return r.Final || r.Reason == trace.Late || r.Reason == trace.RunExpired
 }

@@ -49,7 +49,7 @@ func TestPackAfter(t *testing.T) {
 		never.clock.advance(cfg.MaxHold)
 		l := s.lane(never.tenants.others)
 		l.push(l.buffer.Due(never.clock.Now(), maxDue))
-		l.judgeAll(t.Context())
+		judgeAll(t.Context(), l)
 	}
 	require.Equal(t, 10, h.out().SpanCount())
 	require.NoError(t, ptracetest.CompareTraces(never.out(), h.out()))

@@ -273,7 +273,7 @@ func TestMemory(t *testing.T) {
 			cfg.MaxHeldBytes = 10 * size
 			h := newHarness(t, cfg, nil)
 			core, logs := observer.New(zap.WarnLevel)
-			h.logger = zap.New(core)
+			h.classifier.telemetry.Logger = zap.New(core)
 			const traces = 100
 			var specs []spanSpec
 			for i := range traces {

@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -37,23 +38,30 @@ var kinds = [...]dialect.Kind{trace.Request: dialect.Request, trace.Tool: dialec
 // releaser judges what a shard's buffer releases, stamps the verdicts and hands the spans
 // to the forwarder. It belongs to one shard.
 type releaser struct {
-	*shared
-	buffer    *trace.Buffer
-	forwarder *forwarder
-	evidence  *evidence
-	held      *origin.Uses // by spans that are held
-	kept      origin.Uses  // by those of which only the facts are here
-	reader    packed.Reader
-	judge     judge.Judge
+	clock      clock
+	telemetry  *telemetry
+	store      *store
+	markStatus bool // spans that failed get a status
+	buffer     *trace.Buffer
+	forwarder  *forwarder
+	evidence   *evidence
+	held       origin.Uses // by spans that are held or pending
+	kept       origin.Uses // by those of which only the facts are here
+	reader     packed.Reader
+	judge      judge.Judge
 
 	forgotten []journal.Ticket // of facts that the buffer forgot; the store is to know
+}
+
+func newReleaser(c clock, t *telemetry, s *store, markStatus bool, f *forwarder, e *evidence) *releaser {
+	return &releaser{clock: c, telemetry: t, store: s, markStatus: markStatus, forwarder: f, evidence: e}
 }
 
 // release judges releases, stamps the verdicts and forwards the spans together.
 func (r *releaser) release(ctx context.Context, releases []trace.Release) {
 	r.recordForgotten(ctx)
 	if len(releases) > 0 {
-		out := outbox{forwarder: r.forwarder}
+		out := newOutbox(r.forwarder)
 		for i := range releases { // in the order of pending
 			r.releaseOne(ctx, &releases[i], &out)
 			releases[i] = trace.Release{} // its spans are on their way
@@ -94,16 +102,15 @@ func (r *releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 			plan := r.judge.Plan()
 			stamp.Plan(span.Attributes(), d.Run, &plan)
 		}
-		if r.cfg.marks() {
+		if r.markStatus {
 			stamp.Status(span, d.Run)
 		}
-		out.add(ctx, span, &last.Known, verdictSize)
-		out.of(last.Known.Caller).added++
+		out.addNew(ctx, span, last.Known.Caller, last.Known.Origin, verdictSize)
 	}
 	if r.store.enabled() && last != nil {
 		// After the last of its spans: a run that goes in several parcels is replayed
 		// as a whole after a crash, or not at all.
-		out.record(release, sent.unreadable)
+		record(release, sent.unreadable, out)
 	}
 	r.letGo(release)
 	r.buffer.Done(release)
@@ -119,6 +126,14 @@ func (r *releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 	default:
 		r.telemetry.holdTime(ctx, sent.held, trigger)
 	}
+}
+
+// judgeWhole judges a release whose spans go on where they are, and stamps the verdicts. It returns what is
+// counted of the run once it is forwarded; false if nothing is.
+func (r *releaser) judgeWhole(release *trace.Release) (v ending, ok bool) {
+	r.open(release)
+	d := r.judgeAndStamp(release, semconv.TriggerComplete)
+	return endingOf(release, &d, semconv.TriggerComplete)
 }
 
 // endingOf is what is counted of the run of a release that was judged; false if it is not due.
@@ -176,15 +191,35 @@ func (r *releaser) addSpans(ctx context.Context, release *trace.Release, d *judg
 		if !isLast(release) {
 			r.buffer.SetFacts(m.Item, factsOf(m.Item, m.Span)) // its span goes
 		}
-		out.add(ctx, m.Span, &m.Known, size)
+		out.add(ctx, m.Span, m.Known.Caller, m.Known.Origin, size)
 		m.Known.Body = packed.Span{}
 		s.held = max(s.held, m.Held)
 	}
 	if n := len(s.unreadable); n > 0 {
 		r.telemetry.flow.gone(n)
-		r.logger.Error("Held spans cannot be unpacked; they are lost", zap.Int("spans", n))
+		r.telemetry.Error("Held spans cannot be unpacked; they are lost", zap.Int("spans", n))
 	}
 	return s
+}
+
+// record lets the store know of the spans of a release once they are forwarded. Unreadable ones stay as
+// they are: they may be readable in the store.
+func record(release *trace.Release, unreadable []*trace.Member, out *outbox) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		switch {
+		case m.Foreign || slices.Contains(unreadable, m):
+		case isLast(release):
+			out.done(m.Known.Caller, m.Known.Ticket)
+		case m.Out:
+			out.sent(m.Known.Caller, m.Known.Ticket)
+		}
+	}
+}
+
+// isLast reports whether nothing is kept of the members of a release.
+func isLast(r *trace.Release) bool {
+	return r.Final || r.Reason == trace.Late || r.Reason == trace.RunExpired
 }
 
 // lastOwn is the last member that belongs to the run itself, or nil.
@@ -259,7 +294,7 @@ func (r *releaser) uses(it *trace.Item) *origin.Uses {
 	if it.Known.Kept {
 		return &r.kept
 	}
-	return r.held
+	return &r.held
 }
 
 func (r *releaser) forget(it *trace.Item) {

@@ -8,20 +8,26 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// replay takes over the spans that an earlier process left in the storage. No time passes for these
-// until all are read.
-func (p *classifier) replay(ctx context.Context) error {
+// begin lets time pass for the spans that come from now on. It is called before there are any, and replays what
+// an earlier process left in the storage: for these no time passes until all are read.
+func (p *pool) begin(ctx context.Context, r *reader, callers *origin.Callers) error {
 	p.lifetime.Begin(p.clock.Now())
+	if !p.store.enabled() {
+		return nil
+	}
 	for _, s := range p.shards {
 		s.replay()
 	}
 	spans := 0
-	err := p.store.journal.Replay(ctx, func(r *journal.Replayed) error {
-		n, err := p.replayCall(ctx, r)
-		spans += n
-		return err
+	err := p.store.journal.Replay(ctx, func(call *journal.Replayed) error {
+		caller := callers.With(call.Metadata)
+		b := r.read(call.At, caller, call.Traces)
+		defer b.free()
+		spans += b.held()
+		return p.replay(ctx, caller, b, call)
 	})
 	if err != nil {
 		return fmt.Errorf("replaying the spans of an earlier process: %w", err)
@@ -30,69 +36,44 @@ func (p *classifier) replay(ctx context.Context) error {
 		s.replayed()
 	}
 	if spans > 0 {
-		p.logger.Info("Replayed spans that an earlier process had held or kept the facts of", zap.Int("spans", spans))
+		p.telemetry.Info("Replayed spans that an earlier process had held or kept the facts of", zap.Int("spans", spans))
 	}
 	return nil
 }
 
-// replayCall takes over one call of an earlier process. Spans that no dialect recognises
-// any more are forwarded as they are.
-func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans int, err error) {
-	caller := p.callers.With(r.Metadata)
-	b := p.recognise(r.At, caller, r.Traces)
-	defer putBatch(b)
-	q := newPartition(b, p.shards)
-	defer putPartition(q)
-	q.deliver()
-	others := parcel{traces: r.Traces, caller: caller}
-	next, from, held := 0, 0, 0
-	for _, s := range b.scopes {
-		for range s.n {
-			f := &b.found[next]
-			next++
-			at := s.base + f.index
-			f.item.Known.Caller, f.item.Known.Ticket, f.item.Known.Sent = caller, r.Tickets(at), r.Sent(at)
-			if !f.item.Known.Sent {
-				held++
-			}
-			for ; from < at; from++ {
-				others.done = append(others.done, r.Tickets(from))
-			}
-			from = at + 1
-		}
-	}
-	for ; from < b.spans; from++ {
-		others.done = append(others.done, r.Tickets(from))
-	}
-	b.takeSpans(false)
+// replay takes over one call of an earlier process. Spans that no dialect recognises any more are
+// forwarded as they are.
+func (p *pool) replay(ctx context.Context, caller *origin.Caller, b *batch, call *journal.Replayed) error {
+	h := newHandover(p, caller, b)
+	defer h.free()
+	h.deliver()
+	held, others := b.restore(caller, call.Tickets, call.Sent)
+	b.take(false)
 	p.telemetry.flow.add(spanCounts{replayed: held, held: held})
 	p.live.addAll(b.traces, 1)
-	for i := range q.deliveries {
-		d := &q.deliveries[i]
+	for i := range h.deliveries {
+		d := &h.deliveries[i]
 		if d.arrivals == nil {
 			continue
 		}
-		d.at = r.At
-		if err := p.putReplayed(ctx, q.lane(i), d); err != nil {
-			return next, err
+		d.at = call.At
+		if err := p.putReplayed(ctx, h.lane(i), d); err != nil {
+			return err
 		}
 	}
-	return next, p.replayOthers(ctx, &others)
-}
-
-// replayOthers forwards the spans of a call that no dialect recognises any more.
-func (p *classifier) replayOthers(ctx context.Context, others *parcel) error {
-	if len(others.done) == 0 {
+	if len(others) == 0 {
 		return nil
 	}
-	others.spans = len(others.done)
-	others.bytes = (&ptrace.ProtoMarshaler{}).TracesSize(others.traces)
-	p.telemetry.flow.add(spanCounts{replayed: others.spans, held: others.spans})
-	return p.putReplayed(ctx, p.shards[0].lane(p.tenants.others), &delivery{parcel: others, size: others.bytes})
+	rest := &parcel{
+		traces: call.Traces, spans: len(others), caller: caller, done: others,
+		bytes: (&ptrace.ProtoMarshaler{}).TracesSize(call.Traces),
+	}
+	p.telemetry.flow.add(spanCounts{replayed: rest.spans, held: rest.spans})
+	return p.putReplayed(ctx, p.shards[0].lane(p.tenants.others), &delivery{parcel: rest, size: rest.bytes})
 }
 
 // putReplayed puts a delivery of an earlier process into the inbox of a lane.
-func (p *classifier) putReplayed(ctx context.Context, l *lane, d *delivery) error {
+func (p *pool) putReplayed(ctx context.Context, l *lane, d *delivery) error {
 	if err := l.inbox.reserve(ctx, d); err != nil {
 		return err
 	}

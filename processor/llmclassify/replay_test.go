@@ -146,7 +146,7 @@ func TestUnrecognisedIsRefusedAtReplay(t *testing.T) {
 			h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 			h, next := newFlakyHarness(t, defaultConfig())
-			h.registry = dialect.NewRegistry()
+			h.reader.registry = dialect.NewRegistry()
 			next.fail = func(ptrace.Traces) error { return err }
 			h.openOn(t, d)
 			h.settle(t.Context())

@@ -205,7 +205,7 @@ func TestRestartWithoutStorage(t *testing.T) {
 	h.clock.advance(10 * time.Second)
 	require.NoError(t, h.Start(t.Context(), nil))
 	close(h.quit) // its shards are driven by hand
-	h.done.Wait()
+	h.classifier.work.Wait()
 	for trace := range byte(3) {
 		h.pass(t, defaultMaxHold)
 		h.sink.Reset()
@@ -278,12 +278,12 @@ func TestMarksAreForgotten(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, cfg, nil, t0)
 	h.pass(t, time.Minute)
-	at := h.shards.of(h.tenants.others, traceID(1))
+	at := h.pool.lane(h.tenants.others, traceID(1))
 	at.buffer.Judged().Forgot(traceID(1))
 	for n := range byte(250) { // of the same shard
 		for m := range byte(20) {
 			trace := pcommon.TraceID{n + 1, m}
-			if h.shards.of(h.tenants.others, trace) != at {
+			if h.pool.lane(h.tenants.others, trace) != at {
 				continue
 			}
 			td := tracesOf(t, finishedRun(1)...)

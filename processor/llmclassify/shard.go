@@ -5,28 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
 )
-
-// shards share the traces among them.
-type shards []*shard
-
-// index is the index of the shard that a trace belongs to.
-func (s shards) index(id pcommon.TraceID) int {
-	if len(s) == 1 {
-		return 0
-	}
-	return int(hash(id) % uint64(len(s))) //nolint:gosec // less than the number of shards
-}
-
-// of is the lane that a trace of a tenant belongs to.
-func (s shards) of(t *tenant, id pcommon.TraceID) *lane { return s[s.index(id)].lane(t) }
 
 // shard is the traces that belong to it, in a lane for each tenant. One goroutine does all
 // its work, a turn of each lane after the other.
 type shard struct {
-	*shared
+	*pool
 	n    int           // shards
 	news chan struct{} // has an element when there are deliveries
 
@@ -59,8 +43,8 @@ func (s *shard) replayed() {
 }
 
 // newShard makes one of n shards.
-func newShard(p *shared, n int) *shard {
-	return &shard{shared: p, n: n, news: make(chan struct{}, 1)}
+func newShard(p *pool, n int) *shard {
+	return &shard{pool: p, n: n, news: make(chan struct{}, 1)}
 }
 
 // lane is the lane of a tenant.
@@ -73,9 +57,9 @@ func (s *shard) lane(t *tenant) *lane {
 	if l := s.lanes[t.index].Load(); l != nil {
 		return l
 	}
-	l := newLane(s.shared, t, s.n, s.wake)
-	if s.cfg.hasTenants() { // until the shard knows what is free
-		l.limitTables(s.cfg.MaxFactBytes / s.n / floors / (maxTenants + 1))
+	l := newLane(s.pool, t, s.n, s.wake)
+	if s.budget.shared { // until the shard knows what is free
+		l.limitTables(s.maxFactBytes / s.n / floors / (maxTenants + 1))
 	}
 	if s.replaying {
 		l.buffer.Replay()
@@ -106,7 +90,7 @@ func (s *shard) all(yield func(*lane) bool) {
 // run does the shard's work until quit is closed. Without work it forgets, now and then,
 // what is old.
 func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
-	idle := s.cfg.MaxHold
+	idle := s.maxHold
 	t := s.clock.NewTimer(idle)
 	defer t.Stop()
 	for {
@@ -144,7 +128,7 @@ func (s *shard) rotate() {
 
 // turn gives each lane a turn. It reports whether one of them did anything.
 func (s *shard) turn(ctx context.Context) (worked bool) {
-	if s.cfg.hasTenants() {
+	if s.budget.shared {
 		s.shareMemory()
 	}
 	for l := range s.all {

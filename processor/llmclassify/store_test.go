@@ -123,10 +123,10 @@ func (h *harness) openOn(t *testing.T, d *disk) {
 func (h *harness) openBy(t *testing.T, d *disk, work func()) {
 	t.Helper()
 	var err error
-	h.store.journal, err = journal.Open(t.Context(), diskClient{d}, h.logger)
+	h.store.journal, err = journal.Open(t.Context(), diskClient{d}, h.classifier.telemetry.Logger)
 	require.NoError(t, err)
 	replayed := make(chan error)
-	go func() { replayed <- h.replay(t.Context()) }()
+	go func() { replayed <- h.begin(t.Context(), h.reader, h.callers) }()
 	for { // the shards have room for some calls only
 		select {
 		case err := <-replayed:
@@ -253,7 +253,7 @@ func TestStorageFails(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	var events []*componentstatus.Event
-	h.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
+	h.classifier.telemetry.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
 	h.consume(t, requestSpan(3, 1, 1, 2).answered("stop", answer))
 	before := h.load()
 	d.fail = storage.ErrStorageFull
@@ -293,7 +293,7 @@ func TestStatusOfNext(t *testing.T) {
 	cfg.Shards = 4
 	h := newHarness(t, cfg, next)
 	var events []componentstatus.Status
-	h.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
+	h.classifier.telemetry.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
 	for trace := range byte(20) {
 		h.heldRun(t, trace+1)
 	}
@@ -456,7 +456,7 @@ func TestUnrecognisedAtReplay(t *testing.T) {
 	h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 	h = newHarness(t, defaultConfig(), nil)
-	h.registry = dialect.NewRegistry()
+	h.reader.registry = dialect.NewRegistry()
 	h.openOn(t, d)
 	out := spansOf(h.out())
 	require.Len(t, out, 2)

@@ -21,7 +21,7 @@ func (l *lane) limitTables(factBytes int) {
 
 // shareMemory bounds the facts and the tables of each tenant.
 func (s *shard) shareMemory() {
-	limit := max(s.cfg.MaxFactBytes/s.n, 1)
+	limit := max(s.maxFactBytes/s.n, 1)
 	facts, tables, lanes := 0, 0, 0
 	for l := range s.all {
 		l.lock() // calls have one lane at a time

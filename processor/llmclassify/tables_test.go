@@ -45,7 +45,7 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 	h.turns(t)
 	for range runs {
 		*trace++
-		l := h.shards.of(h.tenants.named(tenant), numbered(*trace))
+		l := h.pool.lane(h.tenants.named(tenant), numbered(*trace))
 		l.buffer.Refuse(h.clock.Now(), numbered(*trace))
 		l.account()
 	}

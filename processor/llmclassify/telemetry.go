@@ -9,16 +9,20 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// telemetry is the processor's own metrics.
+// telemetry is what the processor tells of itself: metrics, log lines and its status.
 type telemetry struct {
+	*zap.Logger
+	health health
+	flow   flow
+
 	builder    *metadata.TelemetryBuilder
 	registered metric.Registration
-	flow       flow
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
@@ -60,6 +64,7 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		return metric.WithAttributeSet(attribute.NewSet(kv))
 	}
 	t := &telemetry{
+		Logger:    set.Logger,
 		builder:   builder,
 		permanent: with(attribute.Bool("permanent", true)),
 		temporary: with(attribute.Bool("permanent", false)),

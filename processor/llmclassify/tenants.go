@@ -1,8 +1,6 @@
 package llmclassify
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +17,6 @@ const maxTenants = 256
 // and memory and work are shared fairly among tenants.
 type tenant struct {
 	index int32        // 0 for those that are not told apart
-	key   uint64       // the same in every process; 0 where there is only one
 	used  atomic.Int64 // bytes of its spans that are held or wait to be sent again
 }
 
@@ -41,22 +38,13 @@ const (
 	tenantFromResource = "resource."
 )
 
-func newTenants(cfg *Config, b *budget) *tenants {
-	t := &tenants{budget: b, callers: cfg.TenantFrom == tenantFromMetadata, others: new(tenant), known: make(map[string]*tenant)}
-	if cfg.hasTenants() {
-		t.others.key = tenantKey("")
-	}
-	if key, ok := strings.CutPrefix(cfg.TenantFrom, tenantFromResource); ok {
+// newTenants tells tenants apart by a value of Config.TenantFrom. They share a budget.
+func newTenants(from string, b *budget) *tenants {
+	t := &tenants{budget: b, callers: from == tenantFromMetadata, others: new(tenant), known: make(map[string]*tenant)}
+	if key, ok := strings.CutPrefix(from, tenantFromResource); ok {
 		t.attribute = key
 	}
 	return t
-}
-
-// tenantKey is the key of the tenant of a name. No producer can choose one with the key of
-// another one.
-func tenantKey(name string) uint64 {
-	sum := sha256.Sum256([]byte(name))
-	return binary.LittleEndian.Uint64(sum[:]) | 1
 }
 
 // byResource reports whether the spans of a call may be of several tenants.
@@ -99,7 +87,7 @@ func (t *tenants) named(name string) *tenant {
 		if len(t.known) == maxTenants {
 			return t.others
 		}
-		found = &tenant{index: int32(len(t.known) + 1), key: tenantKey(name)} //nolint:gosec // at most maxTenants
+		found = &tenant{index: int32(len(t.known) + 1)} //nolint:gosec // at most maxTenants
 		t.known[strings.Clone(name)] = found
 		t.budget.known.Store(int64(len(t.known)))
 	}

@@ -174,8 +174,8 @@ func TestTenantsAreRefusedApart(t *testing.T) {
 // What waits to be sent again cannot be evicted. Even where it has taken all, another tenant
 // has a part of the memory.
 func TestTenantsHaveAFloor(t *testing.T) {
-	b := &budget{limit: 1 << 20, tenants: true}
-	all := newTenants(tenantConfig(), b)
+	b := newBudget(1<<20, true)
+	all := newTenants(tenantConfig().TenantFrom, b)
 	flood, honest := all.named("flood"), all.named("honest")
 	b.add(flood, 1<<20)
 	b.addWaiting(1 << 20)

@@ -4,127 +4,107 @@ import (
 	"context"
 	"slices"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// expectWhole finds the traces that may come whole: a run of it announces its parts, and nothing else of the trace is
-// here or on its way.
-func (q *partition) expectWhole(live *liveTraces) {
-	spans := 0
-	for t, counted := range q.counted {
-		if q.counted[t] = counted && live.alone(q.traces[t]); q.counted[t] {
-			spans += q.counts[t]
-		}
+// wholeRuns are the runs of a call that come whole in it. Such a run is not held: its call judges it, and its spans
+// go on where they are, with the other spans of the call. If the next consumer refuses these, the verdict is taken
+// back, as the sender repeats the call.
+type wholeRuns struct {
+	traces  []wholeTrace // by index in batch.traces; empty if none may come whole
+	room    trace.Room
+	ids     []pcommon.TraceID
+	spans   int // LLM spans of ids
+	endings []ending
+}
+
+// wholeTrace is a trace of a call that may come whole.
+type wholeTrace struct {
+	trace.Arrival // without items if it does not
+	links         []trace.Link
+	lane          *lane
+	releases      []trace.Release // nil if it did not
+}
+
+func (w *wholeRuns) clear() {
+	const most = 1 << 14 // larger ones are not kept
+	if cap(w.traces) > most || w.room.Cap() > most {
+		*w = wholeRuns{}
+		return
 	}
+	const mostLinks = 64
+	for i := range w.traces {
+		links := w.traces[i].links[:0]
+		if cap(links) > mostLinks {
+			links = nil
+		}
+		w.traces[i] = wholeTrace{links: links}
+	}
+	w.room.Clear()
+	*w = wholeRuns{traces: w.traces[:0], room: w.room, ids: w.ids[:0], endings: w.endings[:0]}
+}
+
+// expectWhole finds the traces that may come whole.
+func (h *handover) expectWhole() {
+	arrivals, spans := h.wholeArrivals(&h.pool.live)
 	if spans == 0 {
 		return
 	}
-	w := &q.whole
-	w.traces = slices.Grow(w.traces, len(q.traces))[:len(q.traces)] // with room for links
-	w.items, w.pointers = resized(w.items, spans), resized(w.pointers, spans)
-	w.room.Grow(len(q.traces), spans)
-	pointers := w.pointers
-	for t, counted := range q.counted {
-		if counted {
-			n := q.counts[t]
-			w.traces[t].Arrival = trace.Arrival{Trace: q.traces[t], Items: pointers[:0:n]}
-			pointers = pointers[n:]
-		}
-	}
-	q.fillWhole()
-}
-
-// fillWhole makes the items of the traces that may come whole. Their spans stay where they are.
-func (q *partition) fillWhole() {
-	free, rest := q.whole.items, q.found
-	for _, s := range q.scopes {
-		body := packed.Loose(s.scope.Spans())
-		for i := range rest[:s.n] {
-			f := &rest[i]
-			if !q.counted[f.trace] {
-				continue
-			}
-			it := &free[0]
-			free = free[1:]
-			f.fill(it)
-			it.Known.Body = body(f.index)
-			a := &q.whole.traces[f.trace].Arrival
-			a.Items = append(a.Items, it)
-		}
-		rest = rest[s.n:]
+	w := &h.whole
+	w.traces = slices.Grow(w.traces, len(arrivals))[:len(arrivals)] // with room for links
+	w.room.Grow(len(arrivals), spans)
+	for t, a := range arrivals {
+		w.traces[t].Arrival = a
 	}
 }
 
-// judgeWhole judges the runs of a call that come whole. What is left in q.found is to be held.
-func (p *classifier) judgeWhole(ctx context.Context, q *partition) {
-	if len(q.whole.traces) == 0 {
+// judgeWhole judges the runs of the call that come whole. What is left is to be held.
+func (h *handover) judgeWhole(ctx context.Context) {
+	if len(h.whole.traces) == 0 {
 		return
 	}
-	for i := range q.deliveries {
-		q.judgeWholeOf(ctx, i)
+	for i := range h.deliveries {
+		h.judgeWholeOf(ctx, i)
 	}
-	for t := range q.whole.traces {
-		w := &q.whole.traces[t]
-		if q.counted[t] && w.releases == nil {
-			d := q.deliveryTo(q.owners[t], w.Trace)
+	for t := range h.whole.traces {
+		w := &h.whole.traces[t]
+		if w.Items != nil && w.releases == nil {
+			d := h.deliveryTo(h.owners[t], w.Trace)
 			d.links = append(d.links, w.links...)
 		}
 	}
-	q.leaveHeld()
+	h.leaveWhole()
 }
 
 // judgeWholeOf judges the traces of one delivery that come whole.
-func (q *partition) judgeWholeOf(ctx context.Context, delivery int) {
+func (h *handover) judgeWholeOf(ctx context.Context, delivery int) {
 	var l *lane
-	for t, counted := range q.counted {
-		if !counted || q.delivery(q.owners[t], q.traces[t]) != delivery {
+	for t := range h.whole.traces {
+		w := &h.whole.traces[t]
+		if w.Items == nil || h.delivery(h.owners[t], w.Trace) != delivery {
 			continue
 		}
 		if l == nil {
-			l = q.lane(delivery)
+			l = h.lane(delivery)
 			if !l.lockFor(ctx) {
 				return
 			}
 			defer l.unlock()
-			l.takeEvidence(&q.deliveries[delivery])
-			l.buffer.Judged().Rotate(q.now)
+			l.takeEvidence(&h.deliveries[delivery])
+			l.buffer.Judged().Rotate(h.now)
 		}
-		if w := &q.whole.traces[t]; l.judgeWhole(q, w) {
+		if l.judgeWhole(h, w) {
 			w.lane = l
-			q.whole.ids = append(q.whole.ids, w.Trace)
-			q.whole.spans += q.counts[t]
-			q.counts[t] = 0
+			h.whole.ids = append(h.whole.ids, w.Trace)
+			h.whole.spans += h.cameWhole(t)
 		}
 	}
 	if l != nil {
 		l.account()
 	}
-}
-
-// leaveHeld takes the spans that came whole out of those that are to be held.
-func (q *partition) leaveHeld() {
-	found, scopes, rest := q.found[:0], q.scopes[:0], q.found
-	for _, s := range q.scopes {
-		list := rest[:s.n]
-		rest = rest[s.n:]
-		s.n = 0
-		for i := range list {
-			if q.counts[list[i].trace] > 0 {
-				found = append(found, list[i])
-				s.n++
-			} else {
-				q.size -= list[i].size
-			}
-		}
-		if s.n > 0 {
-			scopes = append(scopes, s)
-		}
-	}
-	clear(q.found[len(found):])
-	clear(q.scopes[len(scopes):])
-	q.found, q.scopes = found, scopes
 }
 
 // takeEvidence takes the exchanges of a delivery.
@@ -136,17 +116,14 @@ func (l *lane) takeEvidence(d *delivery) {
 }
 
 // judgeWhole judges the runs of a trace if it comes whole, and reports whether it does.
-func (l *lane) judgeWhole(q *partition, w *wholeTrace) bool {
+func (l *lane) judgeWhole(h *handover, w *wholeTrace) bool {
 	var whole bool
-	if w.releases, whole = l.buffer.Whole(q.now, w.Arrival, w.links, &q.whole.room); !whole {
+	if w.releases, whole = l.buffer.Whole(h.now, w.Arrival, w.links, &h.whole.room); !whole {
 		return false
 	}
 	for _, i := range trace.JudgingOrder(w.releases) {
-		release := &w.releases[i]
-		l.releaser.open(release)
-		d := l.releaser.judgeAndStamp(release, semconv.TriggerComplete)
-		if v, ok := endingOf(release, &d, semconv.TriggerComplete); ok {
-			q.whole.endings = append(q.whole.endings, v)
+		if v, ok := l.releaser.judgeWhole(&w.releases[i]); ok {
+			h.whole.endings = append(h.whole.endings, v)
 		}
 	}
 	for i := range w.releases {
@@ -156,21 +133,21 @@ func (l *lane) judgeWhole(q *partition, w *wholeTrace) bool {
 }
 
 // countWhole counts the runs that came whole, once they are forwarded.
-func (p *classifier) countWhole(ctx context.Context, q *partition) {
+func (h *handover) countWhole(ctx context.Context) {
 	alike := 0
-	for i, v := range q.whole.endings {
-		p.telemetry.holdTime(ctx, 0, semconv.TriggerComplete)
-		if alike++; i+1 == len(q.whole.endings) || q.whole.endings[i+1] != v {
-			p.telemetry.run(ctx, v, alike)
+	for i, v := range h.whole.endings {
+		h.pool.telemetry.holdTime(ctx, 0, semconv.TriggerComplete)
+		if alike++; i+1 == len(h.whole.endings) || h.whole.endings[i+1] != v {
+			h.pool.telemetry.run(ctx, v, alike)
 			alike = 0
 		}
 	}
 }
 
 // takeBackWhole takes back the verdicts on the runs that came whole.
-func (p *classifier) takeBackWhole(q *partition) {
-	for t := range q.whole.traces {
-		w := &q.whole.traces[t]
+func (h *handover) takeBackWhole() {
+	for t := range h.whole.traces {
+		w := &h.whole.traces[t]
 		if w.lane == nil {
 			continue
 		}
