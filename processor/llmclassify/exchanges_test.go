@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -48,7 +49,7 @@ func TestExchangeExplains(t *testing.T) {
 			assert.Equal(t, semconv.ClassStreamInterrupted, v.class, name)
 			assert.Equal(t, semconv.CauseConnectionReset, v.cause, name)
 			assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
-			assert.Equal(t, load{}, h.load(), name)
+			assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		}
 	}
 }
@@ -128,17 +129,17 @@ func TestEvidenceIsBoundedAndForgotten(t *testing.T) {
 	ordinary := exchangeSpan("", 8, 0.2, 0).spanSpec
 	ordinary.attrs[1] = attribute.String("http.url", "https://shop.example.com/orders?chat=1")
 	h.consume(t, ordinary, ordinary.failed("ECONNRESET"))
-	assert.Zero(t, h.load().evidence)
+	assert.Zero(t, h.Load().Evidence)
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
-	assert.Positive(t, h.load().evidence)
+	assert.Positive(t, h.Load().Evidence)
 	for trace := range byte(3) {
 		h.clock.advance(defaultMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+3))
 	}
-	kept := h.load().evidence
+	kept := h.Load().Evidence
 	for trace := range byte(10) {
 		h.clock.advance(defaultMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+6))
 	}
-	assert.Equal(t, kept, h.load().evidence, "those of before are forgotten")
+	assert.Equal(t, kept, h.Load().Evidence, "those of before are forgotten")
 }

@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -31,7 +33,7 @@ func TestRefusedByTwo(t *testing.T) {
 		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2))))
 		next.fail = nil
 		h.settle(t.Context())
-		h.pass(t, maxRetry)
+		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, 4, next.SpanCount(), "the call was acknowledged")
 	})
 	t.Run("held spans", func(t *testing.T) {
@@ -45,7 +47,7 @@ func TestRefusedByTwo(t *testing.T) {
 		h := newHarness(t, defaultConfig(), next)
 		h.heldRun(t, 1)
 		next.fail = nil
-		h.pass(t, maxRetry)
+		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, 2, next.SpanCount(), "the call was acknowledged")
 	})
 }
@@ -73,12 +75,12 @@ func TestOddPartialErrors(t *testing.T) {
 			h := newHarnessOn(t, d, defaultConfig(), next, t0)
 			next.fail = func(ptrace.Traces) error { return consumererror.NewTraces(errDown, part) }
 			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
-			assert.GreaterOrEqual(t, h.classifier.telemetry.flow.now().forwarded, 0)
+			assert.GreaterOrEqual(t, h.classifier.Telemetry.Flow.Now().Forwarded, 0)
 			next.fail = nil
 			h.settle(t.Context())
-			h.pass(t, maxRetry)
+			h.pass(t, forward.MaxRetry)
 			assert.Empty(t, d.entries())
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
@@ -131,7 +133,7 @@ func TestSentRunIsJudged(t *testing.T) {
 			assert.Greater(t, verdictOf(s).safety, safe)
 		}
 		assert.Empty(t, d.entries())
-		assert.Equal(t, load{}, h.load())
+		assert.Equal(t, telemetry.Load{}, h.Load())
 	}
 }
 
@@ -208,8 +210,8 @@ func TestQuietRestarts(t *testing.T) {
 					h.pass(t, a.down)
 					continue
 				}
-				counts := h.classifier.telemetry.flow.now()
-				require.Equal(t, counts.in+counts.replayed, counts.refused+counts.passed+counts.forwarded-counts.added+counts.lost+counts.held, "seed %d", seed)
+				counts := h.classifier.Telemetry.Flow.Now()
+				require.Equal(t, counts.In+counts.Replayed, counts.Refused+counts.Passed+counts.Forwarded-counts.Added+counts.Lost+counts.Held, "seed %d", seed)
 				if a.stop == 2 && next.fail == nil {
 					require.NoError(t, h.Shutdown(t.Context()))
 				}
@@ -221,8 +223,8 @@ func TestQuietRestarts(t *testing.T) {
 				h.pass(t, defaultRunTimeout)
 			}
 			require.Empty(t, d.entries(), "seed %d", seed)
-			require.Equal(t, load{}, h.load(), "seed %d", seed)
-			require.Zero(t, h.classifier.telemetry.flow.now().held, "seed %d", seed)
+			require.Equal(t, telemetry.Load{}, h.Load(), "seed %d", seed)
+			require.Zero(t, h.classifier.Telemetry.Flow.Now().Held, "seed %d", seed)
 			times, runs = map[key]int{}, map[pcommon.TraceID][]semconv.RetrySafety{}
 			eachSpan(spansIn(next), func(s ptrace.Span) {
 				if s.Name() != semconv.SpanRunAbandoned { // parts that come after a restart are a run of their own

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -14,8 +15,8 @@ import (
 // announce no numbers, may have requests that are taken for another run's.
 func TestLinksWithoutRoom(t *testing.T) {
 	for name, calls := range map[string][]int{
-		"in one call":   {maxNews + 1},
-		"in many calls": {maxNews / 2, maxNews / 2, 10},
+		"in one call":   {worker.MaxNews + 1},
+		"in many calls": {worker.MaxNews / 2, worker.MaxNews / 2, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)

@@ -16,19 +16,24 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.uber.org/zap"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/intake"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 )
 
 // classifier is the processor. Its calls read which spans are LLM spans and hand them over to the
 // shards of their traces, which do the rest.
 type classifier struct {
-	*pool
+	*worker.Pool
 	cfg       *Config
 	id        component.ID
 	instances *instances // this one among them
 	callers   *origin.Callers
-	reader    *reader
+	reader    *intake.Reader
 
 	calls gate // the calls of ConsumeTraces that hand something over to shards
 	stop  context.CancelFunc
@@ -39,8 +44,8 @@ type classifier struct {
 
 var _ processor.Traces = (*classifier)(nil)
 
-func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c clock) (*classifier, error) {
-	t, err := newTelemetry(set.TelemetrySettings)
+func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c clock.Clock) (*classifier, error) {
+	t, err := telemetry.New(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
 	}
@@ -48,28 +53,28 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 	if err != nil {
 		return nil, fmt.Errorf("dialects: %w", err)
 	}
-	tenants := newTenants(cfg.TenantFrom, newBudget(cfg.MaxHeldBytes, cfg.hasTenants()))
+	tenants := tenant.NewSet(cfg.TenantFrom, tenant.NewBudget(cfg.MaxHeldBytes, cfg.hasTenants()))
 	origins := origin.NewTable(cfg.MaxHold, cfg.MaxHeldBytes/16)
 	p := &classifier{
 		cfg:     cfg,
 		id:      set.ID,
 		callers: origin.NewCallers(cfg.MetadataKeys),
-		reader:  newReader(registry, origins, tenants, cfg.IncomingVerdicts),
+		reader:  intake.NewReader(registry, origins, tenants, cfg.IncomingVerdicts),
 		quit:    make(chan struct{}),
-		pool: newPool(poolConfig{
-			shards:         cmp.Or(cfg.Shards, runtime.GOMAXPROCS(0)),
-			maxHold:        cfg.MaxHold,
-			settle:         cfg.Settle,
-			runTimeout:     cfg.RunTimeout,
-			maxHeldBytes:   cfg.MaxHeldBytes,
-			maxFactBytes:   cfg.MaxFactBytes,
-			maxSpansPerRun: cfg.MaxSpansPerRun,
-			markStatus:     cfg.marks(),
-			embedded:       cfg.Embedded,
+		Pool: worker.New(worker.Config{
+			Shards:         cmp.Or(cfg.Shards, runtime.GOMAXPROCS(0)),
+			MaxHold:        cfg.MaxHold,
+			Settle:         cfg.Settle,
+			RunTimeout:     cfg.RunTimeout,
+			MaxHeldBytes:   cfg.MaxHeldBytes,
+			MaxFactBytes:   cfg.MaxFactBytes,
+			MaxSpansPerRun: cfg.MaxSpansPerRun,
+			MarkStatus:     cfg.marks(),
+			Embedded:       cfg.Embedded,
 		}, next, c, t, tenants, origins),
 	}
 	newInstances().add(p) // a factory adds it to its own
-	return p, t.observe(set.TelemetrySettings, p.load, p.tables, origins.Bytes)
+	return p, t.Observe(set.TelemetrySettings, p.Load, p.Tables, origins.Bytes)
 }
 
 // Capabilities implements consumer.Traces.
@@ -80,7 +85,7 @@ func (*classifier) Capabilities() consumer.Capabilities {
 // Start implements component.Component. It replays what an earlier process left in the
 // storage.
 func (p *classifier) Start(ctx context.Context, host component.Host) error {
-	p.telemetry.health.start(host)
+	p.Telemetry.Health.Start(host)
 	if p.cfg.Storage != nil {
 		if err := p.instances.openJournal(ctx, p, host); err != nil {
 			return err
@@ -88,8 +93,8 @@ func (p *classifier) Start(ctx context.Context, host component.Host) error {
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
 	p.stop = stop
-	p.run(work, p.quit, &p.work)
-	return p.begin(ctx, p.reader, p.callers)
+	p.Run(work, p.quit, &p.work)
+	return p.Begin(ctx, p.reader, p.callers)
 }
 
 // errShutdown is returned for spans that arrive after the shutdown began.
@@ -102,32 +107,32 @@ var errShutdown = errors.New("llm_classify is shut down and does not accept span
 // refused: held spans that come again are forwarded twice, and count once.
 func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	caller := p.callers.Of(ctx)
-	b := p.reader.read(p.clock.Now(), caller, td)
-	defer b.free()
-	p.telemetry.cleaned(ctx, b.cleaned)
-	call := newHandover(p.pool, caller, b)
-	defer call.free()
+	b := p.reader.Read(p.Clock.Now(), caller, td)
+	defer b.Free()
+	p.Telemetry.Cleaned(ctx, b.Cleaned)
+	call := worker.NewHandover(p.Pool, caller, b)
+	defer call.Free()
 	open := p.calls.enter()
-	if b.held() == 0 {
+	if b.Held() == 0 {
 		if open {
-			call.pass()
+			call.Pass()
 			p.calls.leave()
 		}
-		return call.forward(ctx)
+		return call.Forward(ctx)
 	}
 	err := errShutdown
 	if open {
 		defer p.calls.leave()
-		if err = call.own(ctx); err == nil {
-			err = call.forward(ctx)
+		if err = call.Own(ctx); err == nil {
+			err = call.Forward(ctx)
 			if err == nil && p.calls.leftBehind() { // what it handed over may have come after the last turn
 				return errShutdown
 			}
 			return err
 		}
-		call.refuse()
+		call.Refuse()
 	}
-	p.telemetry.flow.add(spanCounts{in: b.spans, refused: b.spans})
+	p.Telemetry.Flow.Add(telemetry.Counts{In: b.Spans, Refused: b.Spans})
 	return err
 }
 
@@ -137,7 +142,7 @@ func (p *classifier) Shutdown(ctx context.Context) (err error) {
 	p.once.Do(func() {
 		p.calls.close(ctx)
 		defer p.instances.remove(p)
-		defer p.telemetry.shutdown()
+		defer p.Telemetry.Shutdown()
 		if p.stop != nil {
 			close(p.quit)
 			stop := context.AfterFunc(ctx, p.stop) // calls that block in the next consumer are to return
@@ -149,7 +154,7 @@ func (p *classifier) Shutdown(ctx context.Context) (err error) {
 			p.stop()
 		}
 		err = p.drain(ctx)
-		err = errors.Join(err, p.store.close(ctx))
+		err = errors.Join(err, p.Store.Close(ctx))
 	})
 	return err
 }
@@ -172,7 +177,7 @@ func (p *classifier) returns(ctx context.Context, work *sync.WaitGroup) bool {
 		return true
 	case <-ctx.Done():
 	}
-	late := p.clock.NewTimer(grace)
+	late := p.Clock.NewTimer(grace)
 	defer late.Stop()
 	select {
 	case <-ended:
@@ -186,7 +191,7 @@ func (p *classifier) returns(ctx context.Context, work *sync.WaitGroup) bool {
 func (p *classifier) drain(ctx context.Context) error {
 	var left atomic.Int64
 	var done sync.WaitGroup
-	p.pool.drain(ctx, &done, &left)
+	p.Pool.Drain(ctx, &done, &left)
 	if !p.returns(ctx, &done) {
 		return errStuck
 	}
@@ -194,8 +199,8 @@ func (p *classifier) drain(ctx context.Context) error {
 	switch {
 	case spans == 0:
 		return nil
-	case p.store.enabled():
-		p.telemetry.Warn("The next consumer did not accept classified spans before the end of the shutdown; they are in the storage for the next start",
+	case p.Store.Enabled():
+		p.Telemetry.Warn("The next consumer did not accept classified spans before the end of the shutdown; they are in the storage for the next start",
 			zap.Int("spans", spans))
 		return nil
 	default:
