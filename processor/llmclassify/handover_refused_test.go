@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -50,6 +51,86 @@ func TestRefusedByTwo(t *testing.T) {
 		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, 2, next.SpanCount(), "the call was acknowledged")
 	})
+}
+
+// Of two consumers behind the processor one refuses a call for good, and the other one for now. The second one gets it
+// when it works again.
+func TestRefusedForGoodByOne(t *testing.T) {
+	for name, two := range map[string]error{
+		"joined":  errors.Join(consumererror.NewPermanent(errDown), errDown),
+		"wrapped": fmt.Errorf("two: %w", errors.Join(errDown, fmt.Errorf("one: %w", consumererror.NewPermanent(errDown)))),
+		"three":   errors.Join(consumererror.NewPermanent(errDown), errors.Join(consumererror.NewPermanent(errDown), errDown)),
+	} {
+		next := &flakyNext{fail: func(ptrace.Traces) error { return two }}
+		h := newHarness(t, defaultConfig(), next)
+		h.heldRun(t, 1)
+		run := finishedRun(2)
+		h.consume(t, run[0])
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))), name)
+		h.settle(t.Context())
+		next.fail = nil
+		h.pass(t, forward.MaxRetry)
+		assert.Equal(t, 5, next.SpanCount(), name)
+	}
+	next := &flakyNext{fail: func(ptrace.Traces) error {
+		return errors.Join(consumererror.NewPermanent(errDown), consumererror.NewPermanent(errDown))
+	}}
+	h := newHarness(t, defaultConfig(), next)
+	h.heldRun(t, 1)
+	next.fail = nil
+	h.pass(t, forward.MaxRetry)
+	assert.Zero(t, next.SpanCount(), "both refuse it for good")
+	assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+}
+
+// The next consumer says that it does not mutate spans, and one behind it changed them before it refused all of them, or
+// a part. What was refused is sent again as it was.
+func TestRefusedAltered(t *testing.T) {
+	alter := func(td ptrace.Traces) {
+		eachSpan(td, func(s ptrace.Span) {
+			s.SetName("altered")
+			s.Attributes().Clear()
+		})
+	}
+	only := func(td ptrace.Traces, id byte) ptrace.Traces {
+		part := ptrace.NewTraces()
+		td.CopyTo(part)
+		part.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(s ptrace.Span) bool { return s.SpanID() != spanID(id) })
+		return part
+	}
+	for name, tt := range map[string]struct {
+		fail func(ptrace.Traces) error
+		want []byte
+	}{
+		"all": {func(td ptrace.Traces) error { alter(td); return errDown }, []byte{1, 2}},
+		"all, some removed": {func(td ptrace.Traces) error {
+			only(td, 1).MoveTo(td)
+			return errDown
+		}, []byte{1, 2}},
+		"a part": {func(td ptrace.Traces) error { alter(td); return consumererror.NewTraces(errDown, only(td, 1)) }, []byte{1}},
+		"a part, with a new span": {func(td ptrace.Traces) error {
+			return consumererror.NewTraces(errDown, tracesOf(t, otherSpan(7, 1, 0.1, 0.2)))
+		}, []byte{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			untouched := newHarness(t, defaultConfig(), nil)
+			untouched.heldRun(t, 1)
+			want := spansOf(untouched.out())
+			next := &flakyNext{fail: tt.fail}
+			h := newHarness(t, defaultConfig(), next)
+			h.heldRun(t, 1)
+			next.fail = nil
+			h.pass(t, forward.MaxRetry)
+			got := spansOf(spansIn(next))
+			require.Len(t, got, len(tt.want))
+			for _, id := range tt.want {
+				assert.Equal(t, want[spanID(id)].Name(), got[spanID(id)].Name())
+				assert.Equal(t, want[spanID(id)].Attributes().AsRaw(), got[spanID(id)].Attributes().AsRaw())
+			}
+			assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+			addsUp(t, h.telemetry)
+		})
+	}
 }
 
 // The next consumer says that it does not mutate spans, and one behind it took them out of the call before it refused.

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
@@ -33,8 +34,6 @@ type Forwarder struct {
 	clock     clock.Clock
 	telemetry *telemetry.Telemetry
 	store     *journal.Store
-	// mutates: next may have changed what it refuses, so that it is encoded before
-	mutates bool
 
 	Queue   []Parcel
 	size    int           // of queue, in bytes
@@ -44,7 +43,7 @@ type Forwarder struct {
 
 // New forwards to the next consumer, and lets the store know of what that has.
 func New(next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, s *journal.Store) *Forwarder {
-	return &Forwarder{next: next, clock: c, telemetry: t, store: s, mutates: next.Capabilities().MutatesData}
+	return &Forwarder{next: next, clock: c, telemetry: t, store: s}
 }
 
 // Bytes is the memory of what waits to be sent again.
@@ -69,7 +68,7 @@ func (f *Forwarder) Send(ctx context.Context, p Parcel) {
 }
 
 func (f *Forwarder) push(p Parcel) {
-	p.encode()
+	p.pack()
 	f.size += p.Bytes
 	if n := len(f.Queue); n > 0 && f.Queue[n-1].join(&p) {
 		return
@@ -96,9 +95,7 @@ func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) 
 }
 
 func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err error) {
-	if f.mutates && p.data == nil {
-		p.data, _ = (&ptrace.ProtoMarshaler{}).MarshalTraces(p.Traces) // an error is one of the next consumer's, too
-	}
+	p.encode() // next, or a consumer behind it that mutates spans, may have changed what it refuses
 	if err := p.decode(); err != nil {
 		f.telemetry.ForwardFailed(ctx, p.Spans, true)
 		f.telemetry.Flow.Gone(p.Spans - p.Added)
@@ -111,7 +108,7 @@ func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err err
 		f.telemetry.Flow.Left(p.Spans, p.Added)
 		return p, nil
 	}
-	permanent := consumererror.IsPermanent(err)
+	permanent := IsPermanent(err)
 	f.telemetry.ForwardFailed(ctx, p.Spans, permanent)
 	if permanent {
 		f.telemetry.Flow.Gone(p.Spans - p.Added)
@@ -119,15 +116,25 @@ func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err err
 			zap.Int("spans", p.Spans), zap.Error(err))
 		return p, nil
 	}
-	if part, ok := PartOf(err); ok && part.SpanCount() < p.Spans {
-		taken := p.Spans - part.SpanCount()
-		added := max(p.Added-part.SpanCount(), 0) // those that were taken for certain
+	if part, ok := PartOf(err); ok {
+		taken, added := p.keep(part)
 		f.telemetry.Flow.Left(taken, added)
-		p.Traces, p.data = part, nil
-		p.Spans -= taken
-		p.Added -= added
 	}
 	return p, err
+}
+
+// IsPermanent reports whether the next consumer refused a call for good. Of several consumers that refused the same call,
+// one that refused it for now may still take it.
+func IsPermanent(refused error) bool {
+	for err := refused; consumererror.IsPermanent(err); {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it looks at each layer
+			return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !IsPermanent(err) })
+		}
+		if err = errors.Unwrap(err); !consumererror.IsPermanent(err) {
+			return true
+		}
+	}
+	return false
 }
 
 // PartOf is what was refused, if the next consumer refused a part of a call. Of several consumers that refused the same
@@ -157,7 +164,7 @@ func (f *Forwarder) Retry(ctx context.Context) bool {
 		before := f.Queue[0].Bytes
 		left, err := f.try(ctx, f.Queue[0])
 		if err != nil {
-			left.encode()
+			left.pack()
 			f.size += left.Bytes - before
 			f.Queue[0] = left
 			f.later()

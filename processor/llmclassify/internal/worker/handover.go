@@ -272,7 +272,7 @@ func (h *handover) Forward(ctx context.Context) error {
 // consumer mutates spans: it may have changed what it refused.
 func (h *handover) keepRest(ctx context.Context, refused error) bool {
 	p := h.pool
-	if consumererror.IsPermanent(refused) || p.next.Capabilities().MutatesData {
+	if forward.IsPermanent(refused) || p.next.Capabilities().MutatesData {
 		return false
 	}
 	all := h.Others + h.whole.spans
