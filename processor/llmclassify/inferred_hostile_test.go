@@ -5,14 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 

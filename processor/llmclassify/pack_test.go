@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest/ptracetest"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 )
 
 // manyHeld are n spans of as many traces, which wait for their run.

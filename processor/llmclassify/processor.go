@@ -144,7 +144,7 @@ func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	b := p.reader.Read(p.Clock.Now(), caller, td)
 	defer b.Free()
 	p.Telemetry.Cleaned(ctx, b.Cleaned)
-	call := worker.NewHandover(p.Pool, caller, b)
+	call := p.HandOver(caller, b)
 	defer call.Free()
 	open := p.calls.enter()
 	if b.Held() == 0 {

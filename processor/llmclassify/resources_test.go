@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
 // Large resources count where their spans do: while these are held, while their facts are

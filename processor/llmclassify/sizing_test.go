@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 

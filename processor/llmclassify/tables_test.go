@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
 // turns lets the shards work until there is nothing to do.

@@ -1,3 +1,4 @@
+// Package clock is the processor's source of time.
 package clock
 
 import "time"
@@ -16,10 +17,13 @@ type Timer interface {
 	Stop()
 }
 
+// System is the time of the machine.
 type System struct{}
 
+// Now implements Clock.
 func (System) Now() time.Time { return time.Now() }
 
+// NewTimer implements Clock.
 func (System) NewTimer(d time.Duration) Timer {
 	return systemTimer{time.NewTimer(d)}
 }

@@ -1,3 +1,5 @@
+// Package forward hands parcels of classified spans to the next consumer, and keeps what that refuses
+// for now.
 package forward
 
 import (
@@ -6,13 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
 // Waits between two attempts while the next consumer fails.
@@ -127,7 +130,7 @@ func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err err
 // one that refused it for now may still take it.
 func IsPermanent(refused error) bool {
 	for err := refused; consumererror.IsPermanent(err); {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it looks at each layer
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { // it looks at each layer
 			return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !IsPermanent(err) })
 		}
 		if err = errors.Unwrap(err); !consumererror.IsPermanent(err) {

@@ -1,3 +1,5 @@
+// Package intake reads a call into a batch: which of its spans are LLM spans, of which traces and tenants,
+// and what its other spans show. It removes the verdicts that do not stay.
 package intake
 
 import (
@@ -104,7 +106,7 @@ func (b *Batch) Free() {
 // Held is how many LLM spans are to be held.
 func (b *Batch) Held() int { return len(b.found) }
 
-// size is the estimated memory of the spans that are to be held, with their resources and scopes.
+// HeldBytes is the estimated memory of the spans that are to be held, with their resources and scopes.
 func (b *Batch) HeldBytes() int { return b.size + b.origins }
 
 // ownerOf is the index of the tenant of a resource.

@@ -57,6 +57,7 @@ func (s *Store) openIn(ctx context.Context, extension storage.Extension, id, pro
 	return nil
 }
 
+// Enabled reports whether there is a storage extension.
 func (s *Store) Enabled() bool { return s.Journal != nil }
 
 // Close closes the journal. What it has stays for the next start.

@@ -1,3 +1,4 @@
+// Package release judges what a trace releases, stamps the verdicts onto its spans and sends them.
 package release
 
 import (
@@ -56,6 +57,7 @@ type Releaser struct {
 	forgotten []journal.Ticket // of facts that the buffer forgot; the store is to know
 }
 
+// New makes the releaser of a lane. Its Buffer is set before it is used.
 func New(c clock.Clock, t *telemetry.Telemetry, s *journal.Store, markStatus bool, f *forward.Forwarder, e *trace.Evidence) *Releaser {
 	return &Releaser{clock: c, telemetry: t, store: s, markStatus: markStatus, forwarder: f, evidence: e}
 }
@@ -264,6 +266,7 @@ func factsOf(it *trace.Item, span ptrace.Span) int {
 	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }
 
+// Explained reports whether nothing that may still arrive would explain more of a complete run.
 func (r *Releaser) Explained(release *trace.Release) bool {
 	r.Open(release)
 	return r.Judge.Explained(release)
@@ -300,6 +303,7 @@ func (r *Releaser) uses(it *trace.Item) *origin.Uses {
 	return &r.Held
 }
 
+// Forget counts an item of which the buffer forgot the facts. The store learns of it with the next release.
 func (r *Releaser) Forget(it *trace.Item) {
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)

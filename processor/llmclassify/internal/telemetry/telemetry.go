@@ -1,3 +1,4 @@
+// Package telemetry is what the processor tells of itself: metrics, log lines and its status.
 package telemetry
 
 import (
@@ -55,6 +56,7 @@ func EndingOn(span ptrace.Span) (v Ending, ok bool) {
 	return v, ok
 }
 
+// New makes the instruments.
 func New(set component.TelemetrySettings) (*Telemetry, error) {
 	builder, err := metadata.NewTelemetryBuilder(set)
 	if err != nil {
@@ -87,6 +89,7 @@ type Load struct{ Traces, Bytes, FactBytes, Evidence int }
 // refused.
 type TableSizes [HistoryTable + 1]int
 
+// The tables.
 const (
 	JudgedTable = iota
 	HistoryTable
@@ -127,23 +130,28 @@ func (t *Telemetry) Observe(set component.TelemetrySettings, loads func() Load, 
 	return err
 }
 
+// Shutdown ends the metrics.
 func (t *Telemetry) Shutdown() {
 	t.builder.Shutdown()
 	_ = t.registered.Unregister() // it fails only where it was unregistered
 }
 
+// Cleaned counts spans whose verdict was removed.
 func (t *Telemetry) Cleaned(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifyVerdictsRemoved, spans)
 }
 
+// Contradicted counts spans that came late and make a verdict more careful.
 func (t *Telemetry) Contradicted(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifyVerdictsContradicted, spans)
 }
 
+// Late counts spans that came after their run was judged.
 func (t *Telemetry) Late(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifySpansLate, spans)
 }
 
+// ForwardFailed counts spans that the next consumer refused.
 func (t *Telemetry) ForwardFailed(ctx context.Context, spans int, permanent bool) {
 	option := t.temporary
 	if permanent {
@@ -152,10 +160,12 @@ func (t *Telemetry) ForwardFailed(ctx context.Context, spans int, permanent bool
 	add(ctx, t.builder.ProcessorLlmClassifyForwardFailures, spans, option)
 }
 
+// Forgot counts spans whose facts were forgotten before their run was judged.
 func (t *Telemetry) Forgot(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, spans)
 }
 
+// Wrote counts an access to the storage.
 func (t *Telemetry) Wrote(ctx context.Context, err error) {
 	option := t.written
 	if err != nil {
@@ -164,6 +174,7 @@ func (t *Telemetry) Wrote(ctx context.Context, err error) {
 	add(ctx, t.builder.ProcessorLlmClassifyStorageWrites, 1, option)
 }
 
+// HoldTime records how long the spans of a release were held.
 func (t *Telemetry) HoldTime(ctx context.Context, d time.Duration, trigger semconv.Trigger) {
 	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger]...)
 }

@@ -34,19 +34,20 @@ func (b *Budget) Reached(now bool) bool {
 	return false
 }
 
+// Add adds n bytes of a tenant, which may be negative.
 func (b *Budget) Add(t *Tenant, n int) {
 	b.Used.Add(int64(n))
 	t.Used.Add(int64(n))
 }
 
+// AddWaiting adds n bytes, which may be negative, to those that wait to be sent again.
 func (b *Budget) AddWaiting(n int) { b.waiting.Add(int64(n)) }
 
 // Tight reports whether held spans are to be packed at once.
 func (b *Budget) Tight() bool { return b.Used.Load() > b.Limit/4 }
 
-// Where there are several tenants, one may use four fifths of what the others leave, so that
-// there is always room for another one, and floors is the part of the limit that they may use
-// in equal parts, whatever the others use.
+// Floors is the part of the limit that tenants may use in equal parts, whatever the others use. One may use
+// four fifths of what the others leave, so that there is always room for another one.
 const Floors = 4
 
 // FairPart is how much of a limit one of n tenants may use, while the others use so much. It

@@ -1,3 +1,4 @@
+// Package tenant tells the producers of spans apart, and shares memory among them.
 package tenant
 
 import (
@@ -67,6 +68,7 @@ func (t *Set) OfResource(r pcommon.Resource) *Tenant {
 	return t.Named(v.AsString())
 }
 
+// Named is the tenant of a name, or the one that all others share.
 func (t *Set) Named(name string) *Tenant {
 	if name == "" {
 		return t.Others

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
-	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 )
 
 // What HTTP clients saw never takes more than its bound, and the newest stays.

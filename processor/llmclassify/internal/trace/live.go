@@ -30,6 +30,7 @@ func (l *Live) slot(id pcommon.TraceID) *atomic.Int32 {
 	return &l.slots[Hash(id)>>16%uint64(len(l.slots))]
 }
 
+// Add adds n for a trace.
 func (l *Live) Add(id pcommon.TraceID, n int32) {
 	l.total.Add(int64(n))
 	l.slot(id).Add(n)
@@ -43,9 +44,11 @@ func (l *Live) AddAll(ids []pcommon.TraceID, n int32) {
 	}
 }
 
+// Any reports whether any trace is live.
 func (l *Live) Any() bool { return l.total.Load() > 0 }
 
 // Alone reports whether a trace that was added is live because of that alone.
 func (l *Live) Alone(id pcommon.TraceID) bool { return l.slot(id).Load() == 1 }
 
+// Has reports whether a trace is live, or one that shares its count.
 func (l *Live) Has(id pcommon.TraceID) bool { return l.slot(id).Load() > 0 }

@@ -18,8 +18,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// handover is a call on its way to the lanes of its spans. Give it back with free.
-type handover struct {
+// Handover is a call on its way to the lanes of its spans. Give it back with free.
+type Handover struct {
 	*intake.Batch
 	pool       *Pool
 	caller     *origin.Caller
@@ -27,11 +27,11 @@ type handover struct {
 	whole      wholeRuns
 }
 
-var handovers = sync.Pool{New: func() any { return new(handover) }}
+var handovers = sync.Pool{New: func() any { return new(Handover) }}
 
-// NewHandover makes a handover with empty deliveries.
-func NewHandover(p *Pool, caller *origin.Caller, b *intake.Batch) *handover {
-	h := handovers.Get().(*handover)
+// HandOver begins to hand over a call of a caller.
+func (p *Pool) HandOver(caller *origin.Caller, b *intake.Batch) *Handover {
+	h := handovers.Get().(*Handover)
 	n := len(b.Tenants) * len(p.Shards)
 	h.Batch, h.pool, h.caller = b, p, caller
 	h.deliveries = slices.Grow(h.deliveries[:0], n)[:n]
@@ -39,7 +39,7 @@ func NewHandover(p *Pool, caller *origin.Caller, b *intake.Batch) *handover {
 }
 
 // Free gives a handover back, to be used again.
-func (h *handover) Free() {
+func (h *Handover) Free() {
 	h.Batch, h.pool, h.caller = nil, nil, nil
 	h.whole.clear()
 	clear(h.deliveries)
@@ -47,24 +47,24 @@ func (h *handover) Free() {
 }
 
 // delivery is the index of the delivery for a trace of a tenant.
-func (h *handover) delivery(tenant int, trace pcommon.TraceID) int {
+func (h *Handover) delivery(tenant int, trace pcommon.TraceID) int {
 	return tenant*len(h.pool.Shards) + h.pool.index(trace)
 }
 
 // deliveryTo is the delivery for a trace of a tenant.
-func (h *handover) deliveryTo(tenant int, trace pcommon.TraceID) *delivery {
+func (h *Handover) deliveryTo(tenant int, trace pcommon.TraceID) *delivery {
 	return &h.deliveries[h.delivery(tenant, trace)]
 }
 
 // lane is the lane of a delivery, by its index.
-func (h *handover) lane(delivery int) *Lane {
+func (h *Handover) lane(delivery int) *Lane {
 	n := len(h.pool.Shards)
 	return h.pool.Shards[delivery%n].Lane(h.Tenants[delivery/n])
 }
 
 // Own takes over the LLM spans of the call, and lets the lanes know of its other spans. After an error
 // nothing was taken over.
-func (h *handover) Own(ctx context.Context) error {
+func (h *Handover) Own(ctx context.Context) error {
 	p := h.pool
 	p.Live.AddAll(h.Traces, 1)
 	if !p.Store.Enabled() { // a storage has all spans before they are judged
@@ -84,13 +84,13 @@ func (h *handover) Own(ctx context.Context) error {
 }
 
 // Pass lets the lanes know of the spans of a call without LLM spans.
-func (h *handover) Pass() {
+func (h *Handover) Pass() {
 	h.addNews()
 	h.tell()
 }
 
 // addNews puts the links and the exchanges among the other spans of the call into deliveries.
-func (h *handover) addNews() {
+func (h *Handover) addNews() {
 	if live := &h.pool.Live; live.Any() {
 		h.EachLink(live, h.addLink)
 	}
@@ -100,7 +100,7 @@ func (h *handover) addNews() {
 	})
 }
 
-func (h *handover) addLink(owner int, link trace.Link) {
+func (h *Handover) addLink(owner int, link trace.Link) {
 	if t, ok := h.MayBeWhole(owner, link.Trace); ok {
 		h.whole.traces[t].links = append(h.whole.traces[t].links, link)
 		return
@@ -110,7 +110,7 @@ func (h *handover) addLink(owner int, link trace.Link) {
 }
 
 // deliver puts the items of the LLM spans into deliveries.
-func (h *handover) deliver() {
+func (h *Handover) deliver() {
 	if h.Held() == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (h *handover) deliver() {
 }
 
 // takeOver takes places and memory for the LLM spans of the call that are to be held, and the spans.
-func (h *handover) takeOver(ctx context.Context) error {
+func (h *Handover) takeOver(ctx context.Context) error {
 	if h.Held() == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (h *handover) takeOver(ctx context.Context) error {
 }
 
 // takeSpans takes the memory for the LLM spans of the call, moves them out of it and writes them to the store.
-func (h *handover) takeSpans(ctx context.Context) error {
+func (h *Handover) takeSpans(ctx context.Context) error {
 	if err := h.admit(); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (h *handover) takeSpans(ctx context.Context) error {
 }
 
 // admit takes the memory of the deliveries.
-func (h *handover) admit() error {
+func (h *Handover) admit() error {
 	for i := range h.deliveries {
 		if d := &h.deliveries[i]; d.needsPlace() {
 			if err := h.pool.Budget.Admit(h.lane(i).tenant, d.size); err != nil {
@@ -184,7 +184,7 @@ func (h *handover) admit() error {
 }
 
 // giveBack gives back the memory of the first n deliveries.
-func (h *handover) giveBack(n int) {
+func (h *Handover) giveBack(n int) {
 	for i := range h.deliveries[:n] {
 		if d := &h.deliveries[i]; d.needsPlace() {
 			h.pool.Budget.Add(h.lane(i).tenant, -d.size)
@@ -194,7 +194,7 @@ func (h *handover) giveBack(n int) {
 
 // reserve gets a place for each delivery that needs one, by tenant and shard, in an order that is the same for
 // all calls, so that no two of them wait for each other. It returns which these are.
-func (h *handover) reserve(ctx context.Context) (places []int, err error) {
+func (h *Handover) reserve(ctx context.Context) (places []int, err error) {
 	for i := range h.deliveries {
 		if h.deliveries[i].needsPlace() {
 			places = append(places, i)
@@ -215,7 +215,7 @@ func (h *handover) reserve(ctx context.Context) (places []int, err error) {
 }
 
 // unreserve gives back the places of deliveries.
-func (h *handover) unreserve(places []int) {
+func (h *Handover) unreserve(places []int) {
 	for _, i := range places {
 		h.lane(i).Inbox.unreserve(&h.deliveries[i])
 	}
@@ -223,7 +223,7 @@ func (h *handover) unreserve(places []int) {
 
 // tell puts the deliveries of the call into the inboxes of their lanes, with the links and the evidence
 // among its other spans. It never waits.
-func (h *handover) tell() {
+func (h *Handover) tell() {
 	for i := range h.deliveries {
 		if d := &h.deliveries[i]; d.needsPlace() || d.news() > 0 {
 			h.lane(i).Inbox.put(d)
@@ -232,7 +232,7 @@ func (h *handover) tell() {
 }
 
 // Refuse lets the lanes know of the traces of a call that was refused.
-func (h *handover) Refuse() {
+func (h *Handover) Refuse() {
 	h.takeBackWhole()
 	clear(h.deliveries)
 	for t, trace := range h.Traces {
@@ -244,7 +244,7 @@ func (h *handover) Refuse() {
 
 // Forward forwards the other spans of the call, with the runs that came whole. What the next consumer
 // refuses of them waits with the LLM spans that are held. Where none is held, the sender repeats the call.
-func (h *handover) Forward(ctx context.Context) error {
+func (h *Handover) Forward(ctx context.Context) error {
 	p, whole := h.pool, h.whole.spans
 	if h.Others == 0 && whole == 0 && h.Held() > 0 {
 		return nil
@@ -270,7 +270,7 @@ func (h *handover) Forward(ctx context.Context) error {
 // keepRest takes over what the next consumer refused of the call. Nothing limits that but the calls themselves: no call is
 // admitted while there is no memory and spans wait to be sent again. It reports false if the store fails, and if the next
 // consumer mutates spans: it may have changed what it refused.
-func (h *handover) keepRest(ctx context.Context, refused error) bool {
+func (h *Handover) keepRest(ctx context.Context, refused error) bool {
 	p := h.pool
 	if forward.IsPermanent(refused) || p.next.Capabilities().MutatesData {
 		return false

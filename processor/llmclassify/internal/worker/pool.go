@@ -1,3 +1,7 @@
+// Package worker owns the LLM spans of batches until they are forwarded. A pool has a shard for each
+// goroutine, and a shard a lane for each tenant: a lane holds, judges and forwards the runs of its traces.
+//
+//	batch ─► handover ─ delivery ─► inbox ─► lane ─► trace.Buffer ─► pending ─► release ─► forward
 package worker
 
 import (

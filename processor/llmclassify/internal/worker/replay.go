@@ -47,7 +47,7 @@ func (p *Pool) Begin(ctx context.Context, r *intake.Reader, callers *origin.Call
 // replay takes over one call of an earlier process. Spans that no dialect recognises any more are
 // forwarded as they are.
 func (p *Pool) replay(ctx context.Context, caller *origin.Caller, b *intake.Batch, call *journal.Replayed) error {
-	h := NewHandover(p, caller, b)
+	h := p.HandOver(caller, b)
 	defer h.Free()
 	h.deliver()
 	held, others := b.Restore(caller, call.Tickets, call.Sent)

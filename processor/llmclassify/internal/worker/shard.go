@@ -2,10 +2,11 @@ package worker
 
 import (
 	"context"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
 // shard is the traces that belong to it, in a lane for each tenant. One goroutine does all

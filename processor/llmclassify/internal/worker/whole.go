@@ -49,7 +49,7 @@ func (w *wholeRuns) clear() {
 }
 
 // expectWhole finds the traces that may come whole.
-func (h *handover) expectWhole() {
+func (h *Handover) expectWhole() {
 	arrivals, spans := h.WholeArrivals(&h.pool.Live)
 	if spans == 0 {
 		return
@@ -63,7 +63,7 @@ func (h *handover) expectWhole() {
 }
 
 // judgeWhole judges the runs of the call that come whole. What is left is to be held.
-func (h *handover) judgeWhole(ctx context.Context) {
+func (h *Handover) judgeWhole(ctx context.Context) {
 	if len(h.whole.traces) == 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (h *handover) judgeWhole(ctx context.Context) {
 }
 
 // judgeWholeOf judges the traces of one delivery that come whole.
-func (h *handover) judgeWholeOf(ctx context.Context, delivery int) {
+func (h *Handover) judgeWholeOf(ctx context.Context, delivery int) {
 	var l *Lane
 	for t := range h.whole.traces {
 		w := &h.whole.traces[t]
@@ -117,7 +117,7 @@ func (l *Lane) takeEvidence(d *delivery) {
 }
 
 // judgeWhole judges the runs of a trace if it comes whole, and reports whether it does.
-func (l *Lane) judgeWhole(h *handover, w *wholeTrace) bool {
+func (l *Lane) judgeWhole(h *Handover, w *wholeTrace) bool {
 	var whole bool
 	if w.releases, whole = l.Buffer.Whole(h.Now, w.Arrival, w.links, &h.whole.room); !whole {
 		return false
@@ -134,7 +134,7 @@ func (l *Lane) judgeWhole(h *handover, w *wholeTrace) bool {
 }
 
 // countWhole counts the runs that came whole, once they are forwarded.
-func (h *handover) countWhole(ctx context.Context) {
+func (h *Handover) countWhole(ctx context.Context) {
 	alike := 0
 	for i, v := range h.whole.endings {
 		h.pool.Telemetry.HoldTime(ctx, 0, semconv.TriggerComplete)
@@ -146,7 +146,7 @@ func (h *handover) countWhole(ctx context.Context) {
 }
 
 // takeBackWhole takes back the verdicts on the runs that came whole.
-func (h *handover) takeBackWhole() {
+func (h *Handover) takeBackWhole() {
 	for t := range h.whole.traces {
 		w := &h.whole.traces[t]
 		if w.lane == nil {
