@@ -9,9 +9,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Late corrects the runs that a late request or tool is a part of: the one that it names, or that it
-// is beneath, and those around that one. It returns the most careful verdict among those that the span
-// has made more careful, and reports whether it contradicts the numbers that one of them announced.
+// Late corrects the runs around a late request or tool: the run that it names or is beneath, and the runs around that one.
+// It returns the most careful verdict among the runs that the span made more careful, and reports whether the span
+// contradicts the numbers that one of these runs announced.
 func (h *History) Late(now time.Time, release *Release, m *Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
 	if m.Role == Run {
 		return corrected, false
@@ -30,8 +30,8 @@ func (h *History) Late(now time.Time, release *Release, m *Member, did classify.
 	return corrected, contradicts
 }
 
-// LateRun is Late for a run that is within one which was judged before. The numbers of that one
-// include its own if both are of one service.
+// LateRun is Late for a run within another run that was judged before. The numbers of the outer run include the parts of this
+// one if both are of one service.
 func (h *History) LateRun(release *Release, did classify.Effects) (corrected classify.Retry, contradicts bool) {
 	run := release.Run
 	p := h.pastOf(release)
@@ -50,16 +50,16 @@ func (h *History) LateRun(release *Release, did classify.Effects) (corrected cla
 	})
 }
 
-// lateSpan is a span that came when its run was judged.
+// lateSpan is a span that arrived after its run was judged.
 type lateSpan struct {
 	*Item
 	did       classify.Effects
-	known     bool                // it was here before: its call was refused, or its sender repeats it
-	announced func(*pastRun) bool // it is in the numbers of a run that it is a part of by name
+	known     bool                // it was buffered before: its call was refused, or its sender repeats it
+	announced func(*pastRun) bool // whether the numbers of a run around it, by name, include it
 }
 
-// runAbove is the nearest judged run from this span upwards. Above a tool beneath a tool there is
-// none: both may be one call.
+// runAbove returns the nearest judged run from this span upwards. Above a tool beneath another tool there is none: both
+// spans may be one call.
 func (p *past) runAbove(t *Trace, id pcommon.SpanID, ofTool bool) (run pcommon.SpanID) {
 	climbOver(t, p, id, func(at pcommon.SpanID) bool {
 		if s := p.span(at); s != nil && s.tool && ofTool {
@@ -73,7 +73,7 @@ func (p *past) runAbove(t *Trace, id pcommon.SpanID, ofTool bool) (run pcommon.S
 	return run
 }
 
-// correct joins the effects of a late span into a run and the runs around it.
+// correct joins the effects of a late span into its run and the runs around that.
 func (p *past) correct(t *Trace, from pcommon.SpanID, late lateSpan) (corrected classify.Retry, contradicts bool) {
 	named := true
 	for range MaxPastRuns {
@@ -99,13 +99,13 @@ func (p *past) correct(t *Trace, from pcommon.SpanID, late lateSpan) (corrected 
 	return corrected, contradicts
 }
 
-// join joins the effects of a late span into those of the run. It returns the verdict on repeating
-// the run if that is more careful than before.
+// join joins the effects of a late span into the run's effects. It returns the verdict on repeating the run if that is more
+// careful than before.
 func (r *pastRun) join(did classify.Effects) (corrected classify.Retry) {
 	r.did = r.did.Join(did)
 	before := r.retry.Safety
 	if before == semconv.RetrySafetyUnset {
-		return corrected // it did not fail: its verdict says nothing of a repetition
+		return corrected // the run did not fail: its verdict says nothing about a repetition
 	}
 	r.retry = MoreCareful(r.retry, Repeat(r.did))
 	if r.retry.Safety > before {
