@@ -6,7 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// Sizes in memory, in bytes. Those of the SDK's span are measured.
+// Sizes in memory, in bytes. The size of the SDK's span is measured.
 const (
 	// MinBytes is about the memory of an open inferred run before its first request has ended, with its span and the span's
 	// attributes.

@@ -50,7 +50,7 @@ type ToolConfig struct {
 	CallID, Name string
 	Effect       semconv.ToolEffect
 
-	// The following apply outside of a run. A tool of a run uses those of the run.
+	// The following apply outside of a run. A tool of a run uses the fields of the run.
 	TracerProvider trace.TracerProvider
 	Live           *live.Registry
 }
