@@ -11,9 +11,9 @@ import (
 // innerRuns holds the runs that began within a run, and the effects of inner runs and parts that are no longer kept. The
 // run's mu guards it.
 type innerRuns struct {
-	runs []*Run           // the runs that are not over, the oldest first
-	did  classify.Effects // effects of the others, and of parts that were forgotten
-	// counted is the part of this run's effects that the outer run has already added to its own did. Only the counts
+	runs    []*Run           // the runs that are not over, the oldest first
+	effects classify.Effects // effects of the others, and of parts that were forgotten
+	// counted is the part of this run's effects that the outer run has already added to its own effects. Only the counts
 	// matter: joining the same effects twice changes nothing.
 	counted classify.Effects
 	joined  bool // the outer run has this one among its runs
@@ -92,7 +92,7 @@ func (r *Run) foldAt(generation uint64, e classify.Effects) bool {
 		return false
 	}
 	p.inner.runs = slices.Delete(p.inner.runs, i, i+1)
-	p.inner.did = p.inner.did.Join(e)
+	p.inner.effects = p.inner.effects.Join(e)
 	r.inner.counted.Requests += e.Requests
 	r.inner.counted.Tools += e.Tools
 	r.inner.joined = false
@@ -137,7 +137,7 @@ func (r *Run) makeRoom() {
 	// With all tools: a kept tool may have executed the call of a forgotten request.
 	v := r.judgeParts(r.requests[:requests], all)
 	v.Effects.Requests, v.Effects.Tools = requests, tools
-	r.inner.did = r.inner.did.Join(v.Effects)
+	r.inner.effects = r.inner.effects.Join(v.Effects)
 	for i := range v.Requests {
 		switch v.Requests[i].Class {
 		case semconv.ClassUnset, semconv.ClassLocalAbort, semconv.ClassOutputLimited:

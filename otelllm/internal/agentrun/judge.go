@@ -79,7 +79,7 @@ func (r *Run) Facts() (run classify.Run, settled bool) { return r.recentFacts(0)
 func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
 	run, open, inner, settled := r.copyParts(limit)
 	if inner.unrecorded { // the request that made the call may not be kept
-		inner.did = inner.did.Join(unrecordedTool)
+		inner.effects = inner.effects.Join(unrecordedTool)
 	}
 	return r.joinInner(run, open, inner, limit, settled)
 }
@@ -88,8 +88,8 @@ func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
 // requests that may show its call are not kept.
 func (r *Run) planFacts() classify.Run {
 	run, open, inner, settled := r.copyParts(0)
-	if inner.unrecorded && inner.did.Requests > 0 {
-		inner.did = inner.did.Join(unrecordedTool)
+	if inner.unrecorded && inner.effects.Requests > 0 {
+		inner.effects = inner.effects.Join(unrecordedTool)
 	}
 	run, _ = r.joinInner(run, open, inner, 0, settled)
 	return run
@@ -98,7 +98,7 @@ func (r *Run) planFacts() classify.Run {
 // joinInner adds to the facts of a run the effects of the runs within it, and the requests that outlive it.
 func (r *Run) joinInner(run classify.Run, open []classify.Request, inner innerRuns, limit int, settled bool) (classify.Run, bool) {
 	ended := run.Ended == classify.Yes
-	run.Inner = inner.did
+	run.Inner = inner.effects
 	for _, w := range inner.runs {
 		e, done := w.effects()
 		run.Inner, settled = run.Inner.Join(e), settled && done

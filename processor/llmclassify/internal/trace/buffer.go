@@ -143,7 +143,7 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 	for _, it := range a.Items {
 		if judged(it) {
 			late = append(late, it.ID)
-			releases = append(releases, b.goesLate(a.Trace, it))
+			releases = append(releases, b.releaseLate(a.Trace, it))
 			continue
 		}
 		if t == nil {
@@ -166,7 +166,7 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 // begin makes a trace without buffered spans.
 func (b *Buffer) begin(now time.Time, id pcommon.TraceID) *Trace {
 	t := newTrace(id, b.age(now))
-	t.judged, t.missing = b.judged.any(id), b.judged.Forgotten(id)
+	t.judged, t.missing = b.judged.hasRuns(id), b.judged.Forgotten(id)
 	if b.judged.isRefused(id) {
 		t.patient = b.age(now.Add(b.cfg.MaxHold))
 	}
@@ -184,8 +184,8 @@ func (b *Buffer) touch(t *Trace) {
 	}
 }
 
-// goesLate releases a span whose run was judged. From now on the spans beneath it are late, too.
-func (b *Buffer) goesLate(trace pcommon.TraceID, it *Item) Release {
+// releaseLate releases a span whose run was judged. From now on the spans beneath it are late, too.
+func (b *Buffer) releaseLate(trace pcommon.TraceID, it *Item) Release {
 	b.judged.span(trace, it.ID)
 	if owner := it.owner(); !owner.IsEmpty() {
 		b.judged.again(trace, owner)

@@ -12,7 +12,7 @@ import (
 // Late corrects the runs around a late request or tool: the run that it names or is beneath, and the runs around that one.
 // It returns the most careful verdict among the runs that the span made more careful, and reports whether the span
 // contradicts the numbers that one of these runs announced.
-func (h *History) Late(now time.Time, release *Release, m *Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+func (h *History) Late(now time.Time, release *Release, m *Member, effects classify.Effects) (corrected classify.Retry, contradicts bool) {
 	if m.Role == Run {
 		return corrected, false
 	}
@@ -21,8 +21,8 @@ func (h *History) Late(now time.Time, release *Release, m *Member, did classify.
 	if from.IsEmpty() && m.Role == Tool {
 		from = p.runAbove(release.Of, m.Parent, true)
 	}
-	_, known := p.over(m.ID)
-	late := lateSpan{Item: m.Item, did: did, known: known, announced: func(*pastRun) bool { return true }}
+	_, known := p.above(m.ID)
+	late := lateSpan{Item: m.Item, effects: effects, known: known, announced: func(*pastRun) bool { return true }}
 	corrected, contradicts = p.correct(release.Of, from, late)
 	if !known && p.run(from) != nil {
 		h.change(now, release, func(p *past) { p.link(m.ID, m.up(), m.Role == Tool) })
@@ -32,7 +32,7 @@ func (h *History) Late(now time.Time, release *Release, m *Member, did classify.
 
 // LateRun is Late for a run within another run that was judged before. The numbers of the outer run include the parts of this
 // one if both are of one service.
-func (h *History) LateRun(release *Release, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+func (h *History) LateRun(release *Release, effects classify.Effects) (corrected classify.Retry, contradicts bool) {
 	run := release.Run
 	p := h.pastOf(release)
 	own := p.run(run.ID)
@@ -43,9 +43,9 @@ func (h *History) LateRun(release *Release, did classify.Effects) (corrected cla
 	if from == run.ID {
 		return corrected, false
 	}
-	counted := did.Requests+did.Tools > 0
+	counted := effects.Requests+effects.Tools > 0
 	return p.correct(release.Of, from, lateSpan{
-		Item: run, did: did, known: own != nil && own.again,
+		Item: run, effects: effects, known: own != nil && own.again,
 		announced: func(r *pastRun) bool { return counted && r.Service == ServiceOf(run) },
 	})
 }
@@ -53,7 +53,7 @@ func (h *History) LateRun(release *Release, did classify.Effects) (corrected cla
 // lateSpan is a span that arrived after its run was judged.
 type lateSpan struct {
 	*Item
-	did       classify.Effects
+	effects   classify.Effects
 	known     bool                // it was buffered before: its call was refused, or its sender repeats it
 	announced func(*pastRun) bool // whether the numbers of a run around it, by name, include it
 }
@@ -88,12 +88,12 @@ func (p *past) correct(t *Trace, from pcommon.SpanID, late lateSpan) (corrected 
 			break
 		}
 		contradicts = contradicts || named && r.announced && late.announced(r)
-		corrected = MoreCareful(corrected, r.join(late.did))
+		corrected = MoreCareful(corrected, r.join(late.effects))
 		if from = r.Around; from.IsEmpty() {
 			named, from = false, p.runAbove(t, r.Parent, false)
 		}
 		if p.run(from) == nil {
-			from = r.by
+			from = r.takenBy
 		}
 	}
 	return corrected, contradicts
@@ -101,13 +101,13 @@ func (p *past) correct(t *Trace, from pcommon.SpanID, late lateSpan) (corrected 
 
 // join joins the effects of a late span into the run's effects. It returns the verdict on repeating the run if that is more
 // careful than before.
-func (r *pastRun) join(did classify.Effects) (corrected classify.Retry) {
-	r.did = r.did.Join(did)
+func (r *pastRun) join(effects classify.Effects) (corrected classify.Retry) {
+	r.effects = r.effects.Join(effects)
 	before := r.retry.Safety
 	if before == semconv.RetrySafetyUnset {
 		return corrected // the run did not fail: its verdict says nothing about a repetition
 	}
-	r.retry = MoreCareful(r.retry, Repeat(r.did))
+	r.retry = MoreCareful(r.retry, Repeat(r.effects))
 	if r.retry.Safety > before {
 		corrected, r.corrected = r.retry, true
 	}

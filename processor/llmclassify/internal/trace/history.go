@@ -57,11 +57,11 @@ type past struct {
 type pastRun struct {
 	Position
 	id        pcommon.SpanID
-	did       classify.Effects // with the runs within it, and with late spans
+	effects   classify.Effects // with the runs within it, and with late spans
 	well      classify.Fact    // NotObserved: its producer does not record the outcome
 	retry     classify.Retry   // unset if it did not fail
 	taken     bool             // a run around it includes its effects
-	by        pcommon.SpanID   // that run around it
+	takenBy   pcommon.SpanID   // that run around it
 	counts    bool             // the run around it includes its parts in the announced numbers
 	corrected bool             // a late span made it more careful
 	announced bool             // as many parts as it announced were buffered
@@ -222,7 +222,7 @@ type Ended struct {
 func (h *History) Keep(now time.Time, release *Release, ended Ended) {
 	announced := release.Run.Announced
 	r := &pastRun{
-		Position: PositionOf(release.Run), id: release.Run.ID, did: ended.Effects, well: ended.Well, retry: ended.Retry,
+		Position: PositionOf(release.Run), id: release.Run.ID, effects: ended.Effects, well: ended.Well, retry: ended.Retry,
 		counts:    announced.Known || announced.Requests > 0,
 		announced: announced.Known && (announced.Void || release.Reason == Complete),
 	}
@@ -248,8 +248,8 @@ func (p *past) span(id pcommon.SpanID) *pastSpan {
 	return nil
 }
 
-// over returns the span above a released one: the run that it names, or else its parent.
-func (p *past) over(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+// above returns the span above a released one: the run that it names, or else its parent.
+func (p *past) above(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
 	if s := p.span(id); s != nil {
 		return s.above, true
 	}
@@ -310,8 +310,8 @@ func (p *past) keep(r *pastRun, release *Release) {
 	r.again = p.remove(r.id) // its sender repeated it
 	for i := range release.Members {
 		if m := &release.Members[i]; m.ByTime && m.Role != Run && !m.Foreign {
-			part := &pastRun{Position: PositionOf(m.Item), id: m.ID, did: r.did, well: classify.Yes, taken: true, by: r.id}
-			part.did.Requests, part.did.Tools = 0, 0
+			part := &pastRun{Position: PositionOf(m.Item), id: m.ID, effects: r.effects, well: classify.Yes, taken: true, takenBy: r.id}
+			part.effects.Requests, part.effects.Tools = 0, 0
 			p.add(part)
 		}
 	}
@@ -367,7 +367,7 @@ type PastRun struct {
 func (b *Buffer) Runs(yield func(PastRun) bool) {
 	of := func(trace pcommon.TraceID, p *past) bool {
 		for _, r := range p.runs {
-			if !yield(PastRun{trace, r.id, Ended{r.did, r.well, r.retry}, r.corrected}) {
+			if !yield(PastRun{trace, r.id, Ended{r.effects, r.well, r.retry}, r.corrected}) {
 				return false
 			}
 		}

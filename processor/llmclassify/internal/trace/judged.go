@@ -112,9 +112,9 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
-// any reports whether a run of the trace was judged. A span that represented a run because none was found for too long does
+// hasRuns reports whether a run of the trace was judged. A span that represented a run because none was found for too long does
 // not count: there may be more such spans.
-func (j *Judged) any(trace pcommon.TraceID) bool {
+func (j *Judged) hasRuns(trace pcommon.TraceID) bool {
 	return j.runs.contains(j.traceKey(trace))
 }
 

@@ -127,7 +127,7 @@ func climbOver(t *Trace, p *past, id pcommon.SpanID, visit func(pcommon.SpanID) 
 		if id.IsEmpty() || visit(id) {
 			return Rooted
 		}
-		next, seen := over(t, p, id)
+		next, seen := nextAbove(t, p, id)
 		if !seen {
 			return Broken
 		}
@@ -136,12 +136,12 @@ func climbOver(t *Trace, p *past, id pcommon.SpanID, visit func(pcommon.SpanID) 
 	return Endless
 }
 
-// over returns the id above a buffered span, a link or a released span.
-func over(t *Trace, p *past, id pcommon.SpanID) (pcommon.SpanID, bool) {
+// nextAbove returns the id above a buffered span, a link or a released span.
+func nextAbove(t *Trace, p *past, id pcommon.SpanID) (pcommon.SpanID, bool) {
 	if next, seen := above(t, id); seen {
 		return next, true
 	}
-	return p.over(id)
+	return p.above(id)
 }
 
 // above returns the run that a span names, or else its parent, if the span is buffered or a link.
@@ -205,8 +205,8 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 				id = parent
 			}
 			if passed++; passed == fewPassed && t.Still() {
-				over := memoOf(t).over(t, id)
-				n, c.steps, id = n+over.steps, c.steps+over.steps, over.to
+				skipped := memoOf(t).skipLinks(t, id)
+				n, c.steps, id = n+skipped.steps, c.steps+skipped.steps, skipped.to
 			}
 			continue
 		}

@@ -40,8 +40,8 @@ func memoOf(t *Trace) *memo {
 	return m
 }
 
-// over follows the links from this id upwards to the first id that is not one, or over at least maxDepth of them.
-func (m *memo) over(t *Trace, id pcommon.SpanID) jump {
+// skipLinks follows the links from this id upwards to the first id that is not one, or over at least maxDepth of them.
+func (m *memo) skipLinks(t *Trace, id pcommon.SpanID) jump {
 	var path []pcommon.SpanID
 	end := jump{to: id}
 	for len(path) < maxDepth {

@@ -23,7 +23,7 @@ func (h *History) Within(release *Release) (inner Inner) {
 		if r.id == run.ID {
 			continue
 		}
-		if by := p.run(r.by); r.taken && by != nil && by.round == p.round {
+		if by := p.run(r.takenBy); r.taken && by != nil && by.round == p.round {
 			r.round = p.round
 			continue
 		}
@@ -32,13 +32,13 @@ func (h *History) Within(release *Release) (inner Inner) {
 		}
 		r.round = p.round
 		inner.Ended(r.well)
-		did := r.did
+		effects := r.effects
 		if !r.countsFor(run) {
-			did.Requests, did.Tools = 0, 0
+			effects.Requests, effects.Tools = 0, 0
 		}
-		inner.Effects = inner.Effects.Join(did)
+		inner.Effects = inner.Effects.Join(effects)
 		if release.Final {
-			r.taken, r.by = true, run.ID
+			r.taken, r.takenBy = true, run.ID
 		}
 	}
 	return inner
@@ -53,8 +53,8 @@ func parts(t *Trace, run *Item) (requests, tools uint32) {
 	o := outer{run: run, of: t, past: p, member: func(pcommon.SpanID) bool { return false }}
 	for _, r := range p.runs {
 		if r.countsFor(run) && o.nests(r) {
-			requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
-			tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
+			requests += uint32(max(r.effects.Requests, 0)) //nolint:gosec // no run has that many
+			tools += uint32(max(r.effects.Tools, 0))       //nolint:gosec // likewise
 		}
 	}
 	return requests, tools
@@ -142,7 +142,7 @@ func (o *outer) end(id pcommon.SpanID) chainEnd {
 			break
 		}
 		path = append(path, id)
-		above, ok := over(o.of, o.past, id)
+		above, ok := nextAbove(o.of, o.past, id)
 		if !ok {
 			end = broken
 			break

@@ -133,8 +133,8 @@ func (rs *runs) get(id pcommon.SpanID) *run {
 	return nil
 }
 
-// of returns a run, and makes it if there is none with this id.
-func (rs *runs) of(id pcommon.SpanID) *run {
+// getOrAdd returns a run, and adds it if there is none with this id.
+func (rs *runs) getOrAdd(id pcommon.SpanID) *run {
 	if r := rs.get(id); r != nil {
 		return r
 	}

@@ -60,7 +60,7 @@ type Trace struct {
 	touched  bool
 	around   bool             // it is in Buffer.around
 	outer    []pcommon.SpanID // the runs around the released ones, for Buffer.Ready
-	judged   bool             // a run of the trace was judged, see judged.any
+	judged   bool             // a run of the trace was judged, see judged.hasRuns
 
 	past    *past // nil: empty
 	judging int   // number of its releases that are still to be judged
@@ -149,7 +149,7 @@ func (t *Trace) add(it *Item, now, settled age) {
 		t.reindex()
 	}
 	t.arrived(it.ID)
-	r := t.runs.of(it.owner())
+	r := t.runs.getOrAdd(it.owner())
 	r.items++
 	if it.Held() {
 		r.held++

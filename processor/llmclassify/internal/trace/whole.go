@@ -41,7 +41,7 @@ func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (rele
 // mayBeWhole reports whether a trace may be whole, without testing whether its runs have all of their parts.
 func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 	if b.replaying || b.traces[a.Trace] != nil || b.age(now) <= b.linksLost || len(a.Items) > b.cfg.MaxSpansPerRun ||
-		b.judged.any(a.Trace) || b.judged.Forgotten(a.Trace) {
+		b.judged.hasRuns(a.Trace) || b.judged.Forgotten(a.Trace) {
 		return false
 	}
 	late := b.judgedOnce(a.Trace)
