@@ -16,19 +16,19 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 		t.resume(r, tr)
 		return wire.TranscriptCount{}
 	}
-	if again := t.inFull(r, tr, session); again != nil {
+	if again := t.findFullRepeat(r, tr, session); again != nil {
 		r.Relation, r.Before = Again, again
 		return tr.Total
 	}
 	t.readings(r, tr)
 	if len(t.found) == 0 {
-		t.byOutputs(r, tr)
+		t.findByOutputs(r, tr)
 	}
 	if !slices.ContainsFunc(t.found, func(f reading) bool { return f.relation.Joins() }) {
-		t.byWords(r, tr, session)
+		t.findByWords(r, tr, session)
 	}
 	if len(t.found) == 0 {
-		t.bySummary(r, tr, session)
+		t.findBySummary(r, tr, session)
 	}
 	t.preferOwnCalls(tr)
 	t.preferWaiting(r)
@@ -130,7 +130,7 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 // A response that has been read to its end, or that the conversation continues already, is only read once more, maybe by
 // another program. That is no part of the run.
 func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
-	p := t.byID(tr.Resumed)
+	p := t.requestByID(tr.Resumed)
 	switch {
 	case p == nil || !wire.RandomID(p.answer.ResponseID):
 		return
@@ -146,9 +146,9 @@ func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
 	r.kin, r.end, r.opening, r.tools, r.tail, r.trace, r.session = p.kin, p.end, p.opening, p.tools, p.tail, p.trace, p.session
 }
 
-// inFull finds the request that r repeats with the whole history, if the earlier one named a response that the server has
+// findFullRepeat finds the request that r repeats with the whole history, if the earlier one named a response that the server has
 // lost since then. It returns nil if there is no such request, or more than one.
-func (t *Tracker) inFull(r *Request, tr *wire.Transcript, session uint64) (found *Request) {
+func (t *Tracker) findFullRepeat(r *Request, tr *wire.Transcript, session uint64) (found *Request) {
 	c := t.sessions[session]
 	if session == 0 || c == nil || tr.Previous != 0 || tr.Tail == 0 || tr.Total.Answers == 0 {
 		return nil
@@ -214,7 +214,7 @@ type reading struct {
 // readings finds the earlier requests that r may repeat, and the requests with the longest history that r may continue.
 func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 	if tr.Previous != 0 {
-		if p := t.byID(tr.Previous); p != nil && p.kin == r.kin {
+		if p := t.requestByID(tr.Previous); p != nil && p.kin == r.kin {
 			a := p.soFar()
 			t.add(reading{p, a.relationOf(tr, wire.TranscriptCount{}), wire.TranscriptCount{}})
 		}
@@ -381,19 +381,19 @@ func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Re
 	}
 }
 
-// byOutputs finds the request that made the calls whose outputs r has, if the history before them was edited or summarized.
+// findByOutputs finds the request that made the calls whose outputs r has, if the history before them was edited or summarized.
 // The id must be one that no other agent has by accident, and either the instructions or the tools must be the same.
-func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) {
+func (t *Tracker) findByOutputs(r *Request, tr *wire.Transcript) {
 	for n := tr.Total.Outputs - 1; n >= tr.Answered.Outputs; n-- {
 		out, ok := tr.Output(n)
 		if !ok {
 			return
 		}
 		id := out.ID
-		maker := t.byID(id)
+		maker := t.requestByID(id)
 		if maker == nil {
 			id = out.Stem
-			maker = t.byID(id)
+			maker = t.requestByID(id)
 		}
 		if maker == nil || maker.sender != r.sender || !maker.handedOutUnique(id) {
 			continue
@@ -418,8 +418,8 @@ func (r *Request) madeBefore(tr *wire.Transcript) wire.TranscriptCount {
 	return from
 }
 
-// byID returns the only request whose response handed out an id, or nil.
-func (t *Tracker) byID(id uint64) *Request {
+// requestByID returns the only request whose response handed out an id, or nil.
+func (t *Tracker) requestByID(id uint64) *Request {
 	if h := t.ids[id]; id != 0 && h.holders == 1 {
 		return h.request
 	}
@@ -434,7 +434,7 @@ func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.Tran
 			continue
 		}
 		for _, id := range [...]uint64{c.ID, c.Stem} {
-			if id != 0 && t.byID(id) == r && r.handedOutUnique(id) {
+			if id != 0 && t.requestByID(id) == r && r.handedOutUnique(id) {
 				return true
 			}
 		}

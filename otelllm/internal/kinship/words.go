@@ -2,15 +2,15 @@ package kinship
 
 import "github.com/otelllm/otelllm-go/otelllm/internal/wire"
 
-// byWords finds the request that r repeats or continues in other bytes: in another protocol, with fewer tools, with the
+// findByWords finds the request that r repeats or continues in other bytes: in another protocol, with fewer tools, with the
 // time in its instructions, or with calls whose ids were renamed. The words of the users and the tools are the same, and so
 // are the instructions or the names of the tools. As others may use the same words, the client must be known to be the
 // same.
-func (t *Tracker) byWords(r *Request, tr *wire.Transcript, session uint64) {
+func (t *Tracker) findByWords(r *Request, tr *wire.Transcript, session uint64) {
 	if !r.known || r.words == 0 || tr.Previous != 0 {
 		return
 	}
-	t.eachOf(r, session, func(q *Request) {
+	t.eachRequestOf(r, session, func(q *Request) {
 		if q.Run.over || q.Run.last != q || q.words == 0 || q.answer.Result == Unobserved || !q.sameAgent(r) {
 			return
 		}
@@ -82,16 +82,16 @@ func (r *Request) isSummary(before *Request, tr *wire.Transcript, from wire.Tran
 	return before.tools != 0 && r.tools == 0 && tr.Total.Users > from.Users && !before.Run.last.saysAgain(r)
 }
 
-// bySummary finds the request that was refused because its history was too long, and that r sends again with a summary in
+// findBySummary finds the request that was refused because its history was too long, and that r sends again with a summary in
 // its place: the same agent had asked for one and got it. The words of the summary are not compared, so the client must be
 // known to be the same, and no other request of it may have waited.
-func (t *Tracker) bySummary(r *Request, tr *wire.Transcript, session uint64) {
+func (t *Tracker) findBySummary(r *Request, tr *wire.Transcript, session uint64) {
 	if !r.known && !r.affine || r.tools == 0 || tr.Previous != 0 {
 		return
 	}
 	var refused *Request
 	several := false
-	t.eachOf(r, session, func(q *Request) {
+	t.eachRequestOf(r, session, func(q *Request) {
 		before := q.Before
 		if !q.shortens || q.answer.Result != Answered || before == nil || before.gone || before.Run.over || before.Run.last != before || before.continued {
 			return
@@ -112,9 +112,9 @@ func (r *Request) saysAgain(later *Request) bool {
 // maxConversations bounds the conversations that are searched for one that a client goes on with.
 const maxConversations = 8
 
-// eachOf calls f with the remembered requests of the client of r, which is known: of its session, or of the conversations
+// eachRequestOf calls f with the remembered requests of the client of r, which is known: of its session, or of the conversations
 // that were used last.
-func (t *Tracker) eachOf(r *Request, session uint64, f func(q *Request)) {
+func (t *Tracker) eachRequestOf(r *Request, session uint64, f func(q *Request)) {
 	each := func(c *Conversation) {
 		for _, q := range c.requests[:c.n] {
 			if q.sender == r.sender {
@@ -147,7 +147,7 @@ func (t *Tracker) previous(r *Request, session uint64) Previous {
 		return Unknown
 	}
 	p := Unknown
-	t.eachOf(r, session, func(q *Request) {
+	t.eachRequestOf(r, session, func(q *Request) {
 		switch c := q.Run.conversation; {
 		case !c.acted || q.offers != r.offers || q.voice != r.voice:
 		case session == 0 && (q.Run.over || q.Run.Answered()):
@@ -163,7 +163,7 @@ func (t *Tracker) previous(r *Request, session uint64) Previous {
 func (t *Tracker) madeUp(tr *wire.Transcript) (list []Call) {
 	for _, id := range tr.MadeUp {
 		call := Call{ID: id}
-		if maker := t.byID(wire.TranscriptID(id)); maker != nil {
+		if maker := t.requestByID(wire.TranscriptID(id)); maker != nil {
 			for _, c := range maker.answer.Calls {
 				if c.ID == id {
 					call.Name = c.Name

@@ -87,7 +87,7 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 	run.Within, run.Inner = inner.Succeeded, inner.Effects
 	for i := range members {
 		if s[i].lacks && !s[i].apart {
-			run.Inner = run.Inner.Join(shown(&members[i]))
+			run.Inner = run.Inner.Join(effectsShown(&members[i]))
 		}
 	}
 	run.Partial, run.Open = j.partial(release), !release.Final
@@ -341,12 +341,12 @@ func effectsOf(m *trace.Member) classify.Effects {
 	return classify.Judge(&run).Effects
 }
 
-// shown returns the effects that the span of a logical call itself shows. They include no request: its attempts are its
+// effectsShown returns the effects that the span of a logical call itself shows. They include no request: its attempts are its
 // requests.
-func shown(call *trace.Member) classify.Effects {
-	did := effectsOf(call)
-	did.Requests = 0
-	return did
+func effectsShown(call *trace.Member) classify.Effects {
+	effects := effectsOf(call)
+	effects.Requests = 0
+	return effects
 }
 
 // judgeRequest is judgeAlone for a request, with its effects.

@@ -78,7 +78,7 @@ func (j *Judge) judgeAttempts(members []trace.Member, call int, room *int) *clas
 	calls := []int{call}
 	for n := 0; n < len(calls); n++ {
 		if j.relations[calls[n]].lacks {
-			run.Inner = run.Inner.Join(shown(&members[calls[n]]))
+			run.Inner = run.Inner.Join(effectsShown(&members[calls[n]]))
 		}
 		for _, at := range j.relations[calls[n]].attempts {
 			if *room--; *room < 0 {

@@ -132,8 +132,8 @@ func setDepths(order []int, nests map[int]*nest) {
 	}
 }
 
-// setMissing notes in each run that may lack a run which is judged later, by its time. It may also lack the parts that were
-// placed by time in a later run.
+// setMissing sets Missing for each run that is judged before a run which its time places within it, or before a run with parts
+// placed by time that may be its own.
 func setMissing(releases []Release, order []int, nests map[int]*nest, endless bool) {
 	const maxLater = 64 // beyond that, no part is tested, and the run counts as lacking some
 	var later []*Item
