@@ -197,7 +197,7 @@ const (
 	Broken
 	// Idle: the outputs of the last answer's calls never came.
 	Idle
-	// Unclear: a later request may have continued the run, but so may it have continued another one.
+	// Unclear: it is not known whether a later request continued the run.
 	Unclear
 	// Evicted: the bounds were reached.
 	Evicted

@@ -75,8 +75,8 @@ type pastSpan struct {
 	tool      bool
 }
 
-// newHistory keeps traces for one period at least and two at most. Its bytes bound the open and the closed pasts together,
-// and again the pasts of buffered traces.
+// newHistory keeps traces for one period at least and two at most. Its bytes bound the open pasts, the closed pasts, and the
+// pasts of buffered traces, each on its own.
 func newHistory(period time.Duration, bytes int, judged *Judged, l *Lifetime) *History {
 	h := &History{lifetime: l, judged: judged}
 	cache := func() pastCache {
