@@ -122,10 +122,11 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
     def __init__(self, task):
         self.task, self.random = task, random.Random(task['seed'])
         self.history, self.paid, self.asked, self.early, self.most, self.sent, self.error = [], {}, 0, 0, 0, 0, None
-        self.due = 0
+        self.due = 0  # questions after which something would have been repeated
+        self.unknown = 0  # those of which the client cannot know that: it has a call that could be executed, of a tool that is not recorded
         self.unasked = 0  # attempts that repeated something, and that no one was asked about
         self.now = self.not_before = 0.0  # by a clock that only waiting moves
-        self.shown = self.dropped = self.open = False
+        self.shown = self.dropped = self.ready = self.open = False
         self.model = Model(task, self)
         self.inner = httpx.AsyncHTTPTransport(verify=False) if self.model.is_async else httpx.HTTPTransport(verify=False)
         self.attempts = self.random.randrange(2, 6)
@@ -138,7 +139,10 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def ask(self, failure):
         self.asked += 1
-        self.due += self.shown or self.dropped  # what a person would be asked who knows what really happened
+        if self.shown or self.dropped:
+            self.due += 1
+        elif self.ready and not self.task.get('declared'):
+            self.unknown += 1
         self.open = False
         return not self.dropped
 
@@ -181,7 +185,7 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self.error = error.decision
         except Exception as error:
             self.error = type(error).__name__
-        return {name: getattr(self, name) for name in ('paid', 'asked', 'due', 'unasked', 'early', 'most', 'attempts', 'error')}
+        return {name: getattr(self, name) for name in ('paid', 'asked', 'due', 'unknown', 'unasked', 'early', 'most', 'attempts', 'error')}
 
     def turn(self):
         for _ in range(20):
@@ -202,7 +206,7 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __enter__(self):
         self.unasked += self.open
-        self.shown = self.dropped = self.open = False
+        self.shown = self.dropped = self.ready = self.open = False
         self.pieces = {}
         return self
 
@@ -217,12 +221,16 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
         call = self.pieces.setdefault(index, {'id': '', 'input': ''})
         call['id'] += id
         call['input'] += part
-        if self.task.get('eager') and not call.get('done') and is_json(call['input']):
-            call['done'] = self.dropped = True
+        if call.get('done') or not is_json(call['input']):
+            return
+        call['done'] = self.ready = True
+        if self.task.get('eager'):
+            self.dropped = True
             self.pay(call)
 
     def calls(self):
         calls = list(self.pieces.values())
+        self.ready = bool(calls)  # without an error clients have it for complete, and some repair the input
         if not all(is_json(call['input']) for call in calls):
             raise ValueError('the arguments are not JSON')
         return calls
