@@ -105,6 +105,9 @@ func TestPythonSchedules(t *testing.T) {
 		if r.IntN(3) == 0 {
 			task.Wire += "-async"
 		}
+		if task.Loop = []string{"calls", "turns"}[r.IntN(2)]; task.Loop == "turns" {
+			task.SDK = 0
+		}
 		tasks = append(tasks, task)
 	}
 	checkSchedules(t, m, tasks, runPython(t, tasks))
