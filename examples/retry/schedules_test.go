@@ -99,6 +99,7 @@ type schedule struct {
 	effect   otelllm.Effect
 	turns    bool // it repeats turns, not model calls
 	sdk      int  // retries of the SDK
+	store    *store
 
 	history []step
 	paid    map[int]int // by invoice
@@ -244,13 +245,21 @@ func (a *schedule) execute(ctx context.Context, call step) {
 }
 
 func (a *schedule) pay(ctx context.Context, call step) {
-	var arguments struct{ Invoice int }
-	_ = json.Unmarshal([]byte(call.arguments), &arguments)
+	invoice := invoiceOf(call.arguments)
 	if a.declared {
 		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.id, Name: "pay", Effect: a.effect})
 		defer tool.End(nil)
 	}
-	a.paid[arguments.Invoice]++
+	a.paid[invoice]++
+	if a.store != nil {
+		a.store.pay(call, invoice)
+	}
+}
+
+func invoiceOf(arguments string) int {
+	var said struct{ Invoice int }
+	_ = json.Unmarshal([]byte(arguments), &said)
+	return said.Invoice
 }
 
 // stream makes one model call. An eager agent executes the calls on the way; what they returned is
