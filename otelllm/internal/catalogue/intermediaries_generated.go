@@ -82,6 +82,7 @@ var (
 		"token limit is exceeded. try again in ",
 		"out of call volume quota",
 		"access denied due to missing subscription key",
+		"\"aigatewayerror\"",
 		"an error occurred with your deployment",
 		"no available server",
 	}
