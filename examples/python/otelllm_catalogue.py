@@ -227,6 +227,7 @@ CATALOGUE = {
 "timeout": [["timeout", "specific"]],
 "timeout_error": [["timeout", "specific"]],
 "token_concurrency_limit_reached": [["rate_limited", "specific"]],
+"tokens_limit_reached": [["context_length_exceeded", "specific"]],
 "too_many_requests": [["rate_limited", "type"]],
 "tool_use_failed": [["server_error", "specific"]],
 "toomanyrequestsexception": [["rate_limited", "specific"]],
@@ -546,7 +547,7 @@ CATALOGUE = {
 "intermediaryServers": ["akamaighost", "apache", "awselb", "bigip", "caddy", "cloudflare", "cloudfront", "envoy", "fastly", "google frontend", "gws", "haproxy", "istio-envoy", "kong", "microsoft-azure-application-gateway", "nginx", "openresty", "squid", "traefik", "varnish", "zscaler"],
 "intermediaryStatuses": [407, 520, 521, 522, 523, 524, 525, 526, 527, 530],
 "ownServers": ["akamaighost", "awselb", "bigip", "cloudfront", "kong", "microsoft-azure-application-gateway", "squid", "varnish", "zscaler"],
-"ownHeaders": ["x-vercel-error", "x-squid-error", "x-kong-response-latency", "x-azure-externalerror", "x-azure-internalerror"],
+"ownHeaders": ["x-vercel-error", "x-squid-error", "x-kong-response-latency", "x-azure-externalerror", "x-azure-internalerror", "ngrok-error-code"],
 "ownTypes": ["new_api_error", "one_api_error"],
 "ownWords": ["upstream connect error or disconnect/reset before headers", "upstream request timeout", "no healthy upstream", "upstream max stream duration reached", "rbac: access denied", "local_rate_limited", "an invalid response was received from the upstream server", "the upstream server is timing out", "the upstream server is currently unavailable", "no route matched with those values", "\"faultstring\"", "rate limit is exceeded. try again in ", "token limit is exceeded. try again in ", "out of call volume quota", "access denied due to missing subscription key", "\"aigatewayerror\"", "an error occurred with your deployment", "no available server"],
 "periods": {

@@ -227,6 +227,7 @@ var names = map[string][]rule{
 	"timeout":                                           {{kind: semconv.ProviderErrorKindTimeout, by: BySpecific}},
 	"timeout_error":                                     {{kind: semconv.ProviderErrorKindTimeout, by: BySpecific}},
 	"token_concurrency_limit_reached":                   {{kind: semconv.ProviderErrorKindRateLimited, by: BySpecific}},
+	"tokens_limit_reached":                              {{kind: semconv.ProviderErrorKindContextLengthExceeded, by: BySpecific}},
 	"too_many_requests":                                 {{kind: semconv.ProviderErrorKindRateLimited, by: ByType}},
 	"tool_use_failed":                                   {{kind: semconv.ProviderErrorKindServerError, by: BySpecific}},
 	"toomanyrequestsexception":                          {{kind: semconv.ProviderErrorKindRateLimited, by: BySpecific}},

@@ -65,6 +65,7 @@ var (
 		"x-kong-response-latency",
 		"x-azure-externalerror",
 		"x-azure-internalerror",
+		"ngrok-error-code",
 	}
 	ownWords = [...]string{
 		"upstream connect error or disconnect/reset before headers",
