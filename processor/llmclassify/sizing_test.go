@@ -19,14 +19,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestSizing measures what the README says of memory: runs of five LLM spans are held,
+// TestSizing measures what bounds.md says of memory: runs of five LLM spans are held,
 // then only their facts. The heap is compared with what the processor thinks that it
-// is, and both with the README.
+// is, and both with the page.
 func TestSizing(t *testing.T) {
 	said := regexp.MustCompile(`about ([\d.]+) to ([\d.]+) KiB for a span with 10 attributes, and\s+([\d.]+) to ([\d.]+) KiB for a\s+` +
-		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(readme(t))
-	require.Len(t, said, 7, "the README says how large a span is")
-	require.Contains(t, strings.Join(strings.Fields(readme(t)), " "),
+		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(page(t, "bounds.md"))
+	require.Len(t, said, 7, "the page says how large a span is")
+	require.Contains(t, strings.Join(strings.Fields(page(t, "bounds.md")), " "),
 		fmt.Sprintf("Spans of the last %v s are not packed, which takes about twice as much memory", packAfter.Seconds()))
 	var numbers []float64
 	for _, s := range said[1:] {
@@ -124,16 +124,13 @@ func heap() uint64 {
 // TestReadmeNumbers: the bounds that are no options are those of the code, and every
 // metric that is named is there.
 func TestReadmeNumbers(t *testing.T) {
-	text := readme(t)
-	page, err := os.ReadFile("bounds.md")
-	require.NoError(t, err)
-	bounds := string(page)
+	text, bounds := page(t, "README.md"), page(t, "bounds.md")
 	assert.Contains(t, bounds, fmt.Sprintf("| %d calls of a tenant on their way to a shard, or ", maxDeliveries))
 	assert.Contains(t, text, fmt.Sprintf("in calls of at most about %d MiB", maxParcelBytes>>20))
 	assert.Contains(t, text, fmt.Sprintf("a backoff of %v to %v s", firstRetry.Seconds(), maxRetry.Seconds()))
 
 	sites := 0
-	for _, row := range regexp.MustCompile(`([\d,]+)(?: spans/s)? × (\d+) s × ([\d.]+) KiB: ([\d.]+) MiB`).FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`([\d,]+)(?: spans/s)? × (\d+) s × ([\d.]+) KiB: ([\d.]+) MiB`).FindAllStringSubmatch(bounds, -1) {
 		product := 1.0
 		for _, factor := range row[1:4] {
 			n, err := strconv.ParseFloat(strings.ReplaceAll(factor, ",", ""), 64)
