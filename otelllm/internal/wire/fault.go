@@ -85,6 +85,12 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.words(c, 0)
 	case "innererror", "upstream_error", "errors": // Azure, relays, Google and Cloudflare
 		f.words(c, 0)
+	case "value": // of Vercel's gateway: the chunk of a provider that it did not know (vercel/ai#18303)
+		if c.peek() == '{' {
+			f.words(c, 0)
+		} else {
+			c.skip()
+		}
 	case "base_resp":
 		f.readBase(c)
 	case "reason": // of Amazon's services, beside a message
@@ -148,7 +154,7 @@ func (f *fault) words(c *cursor, depth int) {
 				if typ := c.str(); len(f.typ) == 0 || string(f.typ) == "error" {
 					f.typ = typ
 				}
-			case "message", "msg", "detail", "error", "innererror":
+			case "message", "msg", "detail", "error", "innererror", "error_message":
 				f.words(c, depth+1)
 			default:
 				c.skip()
