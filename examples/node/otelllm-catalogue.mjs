@@ -400,6 +400,7 @@ export const catalogue = {
 ["content was flagged for possible", ["content_policy", "phrase"]],
 ["exceed your account's rate limit", ["rate_limited", "phrase"]],
 ["free-models-per-day-high-balance", ["quota_exhausted", "phrase"]],
+["is missing a `thought_signature`", ["invalid_request", "phrase", "invalid_signature"]],
 ["please retry after 86400 seconds", ["quota_exhausted", "phrase"]],
 ["reached your session usage limit", ["quota_exhausted", "phrase"]],
 ["request failed during generation", ["server_error", "phrase"]],

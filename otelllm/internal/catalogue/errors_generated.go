@@ -403,6 +403,7 @@ var phrases = [...]phrase{
 	{"content was flagged for possible", rule{kind: semconv.ProviderErrorKindContentPolicy}},
 	{"exceed your account's rate limit", rule{kind: semconv.ProviderErrorKindRateLimited}},
 	{"free-models-per-day-high-balance", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
+	{"is missing a `thought_signature`", rule{kind: semconv.ProviderErrorKindInvalidRequest, history: semconv.ProviderErrorHistoryInvalidSignature}},
 	{"please retry after 86400 seconds", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
 	{"reached your session usage limit", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
 	{"request failed during generation", rule{kind: semconv.ProviderErrorKindServerError}},
