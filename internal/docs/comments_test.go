@@ -159,7 +159,7 @@ func (r wordRates) ratchet() string {
 }
 
 // TestCommentWords holds the comments of every package to the bars: a comment names its subject, so that it can be read aloud
-// to somebody who has not seen the code. Tests, generated files and directives do not count.
+// to a person who has not seen the code. Tests, generated files and directives do not count.
 func TestCommentWords(t *testing.T) {
 	counts := map[string]*commentCount{}
 	for _, file := range files(t, ".go") {

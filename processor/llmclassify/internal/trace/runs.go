@@ -120,7 +120,7 @@ type runs struct {
 	byID map[pcommon.SpanID]*run // all runs beyond smallTrace, else nil
 }
 
-// get returns a run, nil if there is none with this id.
+// get returns the run with this id, or nil.
 func (rs *runs) get(id pcommon.SpanID) *run {
 	if rs.byID != nil {
 		return rs.byID[id]
@@ -133,7 +133,7 @@ func (rs *runs) get(id pcommon.SpanID) *run {
 	return nil
 }
 
-// getOrAdd returns a run, and adds it if there is none with this id.
+// getOrAdd returns the run with this id, and adds one if it is missing.
 func (rs *runs) getOrAdd(id pcommon.SpanID) *run {
 	if r := rs.get(id); r != nil {
 		return r
