@@ -171,16 +171,21 @@ func setDuplicates(release *trace.Release, s []relation) {
 			continue
 		}
 		paired[nearest] = true
-		less := i
 		if detail(&members[i]) > detail(&members[nearest]) {
-			less = nearest
+			setDuplicate(s, nearest)
+		} else {
+			setDuplicate(s, i)
 		}
-		s[less].duplicate = true
-		if s[less].attempt {
-			s[less].attempt = false
-			above := &s[s[less].above]
-			above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == less })
-		}
+	}
+}
+
+// setDuplicate sets that a request is here twice, and that this one is not the run's.
+func setDuplicate(s []relation, i int) {
+	s[i].duplicate = true
+	if s[i].attempt {
+		s[i].attempt = false
+		above := &s[s[i].above]
+		above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == i })
 	}
 }
 
@@ -285,13 +290,6 @@ func setObservedApart(release *trace.Release, s []relation) {
 		return
 	}
 	executed := make(map[string]*spanTimes) // by call, or by the name of the tool
-	key := func(m *trace.Member) (id, name string) {
-		t := m.Known.Facts(m.Span, dialect.Tool).Tool
-		if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {
-			return "", rejectedTool
-		}
-		return t.CallID, "tool " + t.Name
-	}
 	// A rejected call did nothing, and Claude Code has a span of the rejection alone.
 	rejected := func(m *trace.Member) bool {
 		return m.Known.Facts(m.Span, dialect.Tool).Tool.Outcome == semconv.ToolOutcomeRejected && executed[rejectedTool].during(m.Item)
@@ -303,14 +301,7 @@ func setObservedApart(release *trace.Release, s []relation) {
 		return executed[key]
 	}
 	// All starts are announced before the first addition.
-	tools := func(visit func(i int, m *trace.Member, id, name string)) {
-		for i := range members {
-			if m := &members[i]; m.Role == trace.Tool && !m.Foreign && s[i].first < 0 {
-				id, name := key(m)
-				visit(i, m, id, name)
-			}
-		}
-	}
+	tools := func(visit func(i int, m *trace.Member, id, name string)) { eachTool(members, s, visit) }
 	tools(func(_ int, m *trace.Member, id, name string) {
 		if id == "" && !observed(m) {
 			id = name
@@ -340,12 +331,31 @@ func setObservedApart(release *trace.Release, s []relation) {
 	})
 	for _, i := range order {
 		m := &members[i]
-		id, name := key(m)
+		id, name := executedCall(m)
 		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item) || rejected(m)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
 			times(id).add(m.Item) // another run may have observed it, too
 		}
 	}
+}
+
+// eachTool visits the tools of a run, each once, with its call.
+func eachTool(members []trace.Member, s []relation, visit func(i int, m *trace.Member, id, name string)) {
+	for i := range members {
+		if m := &members[i]; m.Role == trace.Tool && !m.Foreign && s[i].first < 0 {
+			id, name := executedCall(m)
+			visit(i, m, id, name)
+		}
+	}
+}
+
+// executedCall returns the id of a tool's call, "" if it is not recorded, and a key made of the tool's name.
+func executedCall(m *trace.Member) (id, name string) {
+	t := m.Known.Facts(m.Span, dialect.Tool).Tool
+	if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {
+		return "", rejectedTool
+	}
+	return t.CallID, "tool " + t.Name
 }
 
 // rejectedTool stands for a rejected call without a recorded id or name.

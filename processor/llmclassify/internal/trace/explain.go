@@ -65,27 +65,13 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 			g.cut = true
 		}
 	}
-	var from, to pcommon.Timestamp
-	var one *Item // an item to explain; nil if they are of several services
-	several := false
-	for _, it := range g.items {
-		if it.Gone() || !it.Unexplained && !it.Upstream {
-			continue
-		}
+	from, to, one := g.toExplain(func(it *Item) {
 		for _, i := range requests.beneath[it.ID] {
 			if take(i); g.cut {
 				break
 			}
 		}
-		if one == nil && !several {
-			one, from, to = it, it.Start, it.End
-			continue
-		}
-		from, to = min(from, it.Start), max(to, it.End)
-		if one != nil && !SameService(one, it) {
-			one, several = nil, true
-		}
-	}
+	})
 	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, MaxSkew), func(r foreignRequest, at pcommon.Timestamp) int {
 		return cmp.Compare(r.Start, at)
 	})
@@ -114,6 +100,27 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 		g.others = append(g.others, Member{Item: r.Item, Above: r.above, Foreign: true})
 	}
 	b.work += looked/4 + len(taken)
+}
+
+// toExplain visits the buffered items that need an explanation. It returns their time, and one of them, or nil if they
+// are of several services.
+func (g *group) toExplain(visit func(*Item)) (from, to pcommon.Timestamp, one *Item) {
+	several := false
+	for _, it := range g.items {
+		if it.Gone() || !it.Unexplained && !it.Upstream {
+			continue
+		}
+		visit(it)
+		if one == nil && !several {
+			one, from, to = it, it.Start, it.End
+			continue
+		}
+		from, to = min(from, it.Start), max(to, it.End)
+		if one != nil && !SameService(one, it) {
+			one, several = nil, true
+		}
+	}
+	return from, to, one
 }
 
 // waitsForEvidence reports whether a complete run waits for spans that explain its failure: for Config.Settle, from now or

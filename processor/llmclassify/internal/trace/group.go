@@ -119,17 +119,7 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 				byRun[place.Run] = g
 			}
 		}
-		g.items = append(g.items, it)
-		g.above = append(g.above, place.Above)
-		g.place.Open = g.place.Open || place.Open
-		g.start, g.until, g.last = min(g.start, it.Start), max(g.until, it.End), max(g.last, it.arrived)
-		g.named = g.named || it.owner() == place.Run
-		g.yields = g.yields || it.Yields
-		if it.ID == place.Run && it.Role == Run && g.run == nil {
-			g.run = it
-		}
-		g.unexplained = g.unexplained || it.Unexplained
-		g.upstream = g.upstream || it.Upstream
+		g.add(it, place)
 		if it.Held() && due(it, place) {
 			g.due++
 			g.end = g.end || it.Role == Run && it.ID == place.Run
@@ -139,6 +129,21 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 		g.place.Known = g.place.Known && g.run != nil
 	}
 	return groups
+}
+
+// add adds an item at its place, which is of the group.
+func (g *group) add(it *Item, place Place) {
+	g.items = append(g.items, it)
+	g.above = append(g.above, place.Above)
+	g.place.Open = g.place.Open || place.Open
+	g.start, g.until, g.last = min(g.start, it.Start), max(g.until, it.End), max(g.last, it.arrived)
+	g.named = g.named || it.owner() == place.Run
+	g.yields = g.yields || it.Yields
+	if it.ID == place.Run && it.Role == Run && g.run == nil {
+		g.run = it
+	}
+	g.unexplained = g.unexplained || it.Unexplained
+	g.upstream = g.upstream || it.Upstream
 }
 
 // scratch is reusable memory for one group and its items. The memory of a large group is not kept.

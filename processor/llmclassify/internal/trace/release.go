@@ -143,6 +143,12 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 			break
 		}
 	}
+	b.limitKept(t, g)
+	return releases
+}
+
+// limitKept forgets the oldest facts of a run that goes early, where they are more than Limits.Kept.
+func (b *Buffer) limitKept(t *Trace, g *group) {
 	kept := 0
 	for _, it := range g.items {
 		if it.state == stateKept {
@@ -151,7 +157,7 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 	}
 	for _, it := range g.items {
 		if kept <= b.cfg.Limits.Kept {
-			break
+			return
 		}
 		if it.state == stateKept && it.Role != Run {
 			b.drop(it)
@@ -160,7 +166,6 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 			kept--
 		}
 	}
-	return releases
 }
 
 // releaseSpan counts the span of an item as released.

@@ -23,6 +23,9 @@ func (r *Room) Clear() {
 	*r = Room{r.traces[:0], r.items[:0], r.members[:0], r.releases[:0]}
 }
 
+// Cap returns the number of spans that there is room for.
+func (r *Room) Cap() int { return cap(r.items) }
+
 // Grow makes room for this many traces with this many spans in all.
 func (r *Room) Grow(traces, spans int) {
 	r.traces, r.items = slices.Grow(r.traces, traces), slices.Grow(r.items, spans)

@@ -39,21 +39,8 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 		return set
 	}
 	has := set.lookup()
-	var waiting []*Item                // runs that are not in the set
-	var inner map[pcommon.SpanID]*Item // runs in the set that may be within another one
 	b.work += len(t.spans) / 8
-	for _, span := range t.spans {
-		switch {
-		case span.Gone() || span.Yields:
-		case !has(span.ID):
-			waiting = append(waiting, span)
-		default:
-			if inner == nil {
-				inner = make(map[pcommon.SpanID]*Item)
-			}
-			inner[span.ID] = span
-		}
-	}
+	waiting, inner := t.waitingRuns(has)
 	if len(waiting) == 0 {
 		return set
 	}
@@ -81,16 +68,9 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 		if t.untested = steps > b.cfg.Limits.Within; t.untested {
 			break
 		}
-		ids = ids[:0]
-		to := climbOver(t, t.past, waiting[i].up(), func(id pcommon.SpanID) bool {
-			ids = append(ids, id)
-			return false
-		})
+		var to Chain
+		ids, to = b.climbAll(t, waiting[i], ids[:0])
 		steps += 1 + len(ids)
-		b.work += 1 + len(ids)/8
-		if to != Rooted {
-			b.work += brokenWork
-		}
 		for _, id := range ids {
 			if remains(id) && isHere(id) != nil {
 				remove(id)
@@ -111,6 +91,37 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 		}
 	}
 	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
+}
+
+// climbAll appends the ids of all spans above an item to ids.
+func (b *Buffer) climbAll(t *Trace, it *Item, ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
+	to := climbOver(t, t.past, it.up(), func(id pcommon.SpanID) bool {
+		ids = append(ids, id)
+		return false
+	})
+	b.work += 1 + len(ids)/8
+	if to != Rooted {
+		b.work += brokenWork
+	}
+	return ids, to
+}
+
+// waitingRuns returns the runs with a buffered span: the ones outside of a set, and the ones in it, by id, which may be
+// within one of the others.
+func (t *Trace) waitingRuns(has func(pcommon.SpanID) bool) (waiting []*Item, inner map[pcommon.SpanID]*Item) {
+	for _, span := range t.spans {
+		switch {
+		case span.Gone() || span.Yields:
+		case !has(span.ID):
+			waiting = append(waiting, span)
+		default:
+			if inner == nil {
+				inner = make(map[pcommon.SpanID]*Item)
+			}
+			inner[span.ID] = span
+		}
+	}
+	return waiting, inner
 }
 
 // runs are the runs of a trace by id; the empty id is for items that name no run. Most traces have one or two: they are a
