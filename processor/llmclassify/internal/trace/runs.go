@@ -93,7 +93,7 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
 }
 
-// climbAll appends the ids of all spans above an item to ids.
+// climbAll appends the ids above an item to ids, and returns where the chain ends.
 func (b *Buffer) climbAll(t *Trace, it *Item, ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
 	to := climbOver(t, t.past, it.up(), func(id pcommon.SpanID) bool {
 		ids = append(ids, id)
