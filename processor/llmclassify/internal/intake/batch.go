@@ -170,9 +170,9 @@ func (b *Batch) Arrivals() []trace.Arrival {
 	return list
 }
 
-// WholeArrivals are the items of the traces that may come whole, by trace, without items of the others: a run of it announces
-// its parts, and nothing else of the trace is here or on its way. Their spans stay where they are. It returns nothing if
-// there is none, and how many spans they have.
+// WholeArrivals are the items of the traces that may come whole, by trace, without items of the others, and how many
+// spans they have: a run of such a trace announces its parts, and nothing else of the trace is here or on its way. Their
+// spans stay where they are.
 func (b *Batch) WholeArrivals(live *trace.Live) (list []trace.Arrival, spans int) {
 	for t, counted := range b.counted {
 		if b.counted[t] = counted && live.Alone(b.Traces[t]); b.counted[t] {
