@@ -18,9 +18,9 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Batch is one call and the LLM spans in it. Give it back with free.
+// Batch is one call and the LLM spans in it. Give it back with Free.
 type Batch struct {
-	Rest    ptrace.Traces    // the call: at first all of it, then what take leaves
+	Rest    ptrace.Traces    // the call: at first all of it, then what Take leaves
 	Now     time.Time        // when it arrived
 	Spans   int              // all spans
 	Others  int              // those that are not LLM spans
@@ -28,7 +28,7 @@ type Batch struct {
 	Tenants []*tenant.Tenant // of all spans
 
 	Traces []pcommon.TraceID // of LLM spans; one of several tenants is there for each
-	Owners []int             // by trace: index in tenants
+	Owners []int             // by trace: index in Tenants
 
 	reader  *Reader
 	found   []found      // the LLM spans that are to be held
@@ -41,13 +41,13 @@ type Batch struct {
 	counts  []int            // by trace: LLM spans that are to be held
 	counted []bool           // by trace: a run of it announces its requests and tools
 
-	// What may come whole, see wholeArrivals.
+	// What may come whole, see WholeArrivals.
 	whole    []trace.Arrival
 	items    []trace.Item
 	pointers []*trace.Item
 }
 
-// traceKey is a trace of a tenant, by its index in batch.tenants.
+// traceKey is a trace of a tenant, by its index in Batch.Tenants.
 type traceKey struct {
 	tenant int
 	id     pcommon.TraceID
@@ -56,7 +56,7 @@ type traceKey struct {
 // clientSpan is a span of an HTTP client.
 type clientSpan struct {
 	span   ptrace.Span
-	tenant int // index in batch.tenants
+	tenant int // index in Batch.Tenants
 }
 
 // found is an LLM span.
@@ -65,11 +65,11 @@ type found struct {
 	head  dialect.Head
 	by    dialect.Dialect
 	from  *origin.Scope
-	trace int // index in batch.traces
+	trace int // index in Batch.Traces
 	index int // of the span among those of its scope
 	at    int // of the span among all of the call
 	size  int
-	item  *trace.Item // once arrivals was called
+	item  *trace.Item // once Arrivals was called
 }
 
 // scopeSpans is a ScopeSpans with LLM spans.
@@ -143,7 +143,7 @@ func (b *Batch) traceOf(owner int, id pcommon.TraceID) int {
 	return at
 }
 
-// Arrivals are the items of the LLM spans that are to be held, by trace. They have no spans before take.
+// Arrivals are the items of the LLM spans that are to be held, by trace. They have no spans before Take.
 func (b *Batch) Arrivals() []trace.Arrival {
 	list := make([]trace.Arrival, len(b.Traces))
 	pointers := make([]*trace.Item, len(b.found))
@@ -170,9 +170,9 @@ func (b *Batch) Arrivals() []trace.Arrival {
 	return list
 }
 
-// WholeArrivals are the items of the traces that may come whole, by trace, without items of the others: a run of it announces
-// its parts, and nothing else of the trace is here or on its way. Their spans stay where they are. It returns nothing if
-// there is none, and how many spans they have.
+// WholeArrivals are the items of the traces that may come whole, by trace, without items of the others, and how many
+// spans they have: a run of such a trace announces its parts, and nothing else of the trace is here or on its way. Their
+// spans stay where they are.
 func (b *Batch) WholeArrivals(live *trace.Live) (list []trace.Arrival, spans int) {
 	for t, counted := range b.counted {
 		if b.counted[t] = counted && live.Alone(b.Traces[t]); b.counted[t] {

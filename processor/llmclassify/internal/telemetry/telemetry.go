@@ -1,4 +1,4 @@
-// Package telemetry is what the processor tells of itself: metrics, log lines and its status.
+// Package telemetry is what the processor reports of itself: metrics, log lines and its status.
 package telemetry
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Telemetry is what the processor tells of itself: metrics, log lines and its status.
+// Telemetry is what the processor reports of itself: metrics, log lines and its status.
 type Telemetry struct {
 	*zap.Logger
 	Health health

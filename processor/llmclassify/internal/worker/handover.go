@@ -18,7 +18,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Handover is a call on its way to the lanes of its spans. Give it back with free.
+// Handover is a call on its way to the lanes of its spans. Give it back with Free.
 type Handover struct {
 	*intake.Batch
 	pool       *Pool

@@ -50,7 +50,7 @@ type Pool struct {
 	Shards    []*shard
 }
 
-// New makes the shards. They do nothing before run.
+// New makes the shards. They do nothing before Run.
 func New(cfg Config, next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, tenants *tenant.Set, origins *origin.Table) *Pool {
 	p := &Pool{
 		Config: cfg, next: next, Clock: c, Telemetry: t, Tenants: tenants, Budget: tenants.Budget, Origins: origins,

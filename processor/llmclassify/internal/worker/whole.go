@@ -15,7 +15,7 @@ import (
 // go on where they are, with the other spans of the call. If the next consumer refuses these, the verdict is taken
 // back, as the sender repeats the call.
 type wholeRuns struct {
-	traces  []wholeTrace // by index in batch.traces; empty if none may come whole
+	traces  []wholeTrace // by index in Batch.Traces; empty if none may come whole
 	room    trace.Room
 	ids     []pcommon.TraceID
 	spans   int // LLM spans of ids
