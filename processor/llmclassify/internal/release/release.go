@@ -134,7 +134,7 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 }
 
 // JudgeWhole judges a release whose spans stay in the call, and stamps the verdicts. It returns the ending to count once
-// the run is forwarded; false if there is none.
+// the run is forwarded; false for no ending.
 func (r *Releaser) JudgeWhole(release *trace.Release) (v telemetry.Ending, ok bool) {
 	r.Open(release)
 	d := r.judgeAndStamp(release, semconv.TriggerComplete)

@@ -56,7 +56,7 @@ func FairPart[N int | int64](limit, others, n N) N {
 	return max((limit-others)/5*4, limit/(Floors*max(n, 1)))
 }
 
-// Over is the excess of the used memory over its limit, at most 0 if there is none: of all memory, or, with several
+// Over is the excess of the used memory over its limit, 0 or less below it: of all memory, or, with several
 // tenants, of this one's.
 func (b *Budget) Over(t *Tenant) int {
 	used := b.Used.Load()
