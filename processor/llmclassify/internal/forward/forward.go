@@ -1,5 +1,5 @@
-// Package forward hands parcels of classified spans to the next consumer, and keeps what that refuses
-// for now.
+// Package forward hands parcels of classified spans to the next consumer, and keeps the parcels
+// that it refuses for now.
 package forward
 
 import (
@@ -24,7 +24,7 @@ const (
 	MaxRetry   = 30 * time.Second
 )
 
-// Forwarder hands parcels to the next consumer, and keeps those that it refuses with an
+// Forwarder hands parcels to the next consumer, and keeps the ones that it refuses with an
 // error that is not permanent. While any parcel is kept, new ones queue behind it: one
 // parcel at a time tests whether the next consumer works again. It belongs to one shard.
 //
@@ -44,12 +44,12 @@ type Forwarder struct {
 	retryAt time.Time     // when queue is not empty
 }
 
-// New forwards to the next consumer, and lets the store know of what that has.
+// New forwards to the next consumer, and lets the store know of all that the consumer has.
 func New(next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, s *journal.Store) *Forwarder {
 	return &Forwarder{next: next, clock: c, telemetry: t, store: s}
 }
 
-// Bytes is the memory of what waits to be sent again.
+// Bytes is the memory of the parcels that wait to be sent again.
 func (f *Forwarder) Bytes() int { return f.size }
 
 // Waits reports whether any parcel waits to be sent again.
@@ -85,7 +85,7 @@ func (f *Forwarder) later() {
 	f.retryAt = f.clock.Now().Add(f.backoff)
 }
 
-// try hands p to the next consumer. It returns what is left of p, and an error if the
+// try hands p to the next consumer. It returns the rest of p, and an error if the
 // next consumer refuses that with an error that is not permanent.
 func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) {
 	if p.Spans > 0 {
@@ -98,7 +98,7 @@ func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) 
 }
 
 func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err error) {
-	p.encode() // next, or a consumer behind it that mutates spans, may have changed what it refuses
+	p.encode() // next, or a consumer behind it that mutates spans, may have changed the spans that it refuses
 	if err := p.decode(); err != nil {
 		f.telemetry.ForwardFailed(ctx, p.Spans, true)
 		f.telemetry.Flow.Gone(p.Spans - p.Added)
@@ -140,7 +140,7 @@ func IsPermanent(refused error) bool {
 	return false
 }
 
-// PartOf is what was refused, if the next consumer refused a part of a call. Of several consumers that refused the same
+// PartOf is the part of a call that the next consumer refused. Of several consumers that refused the same
 // call, each may have refused something else: then nothing is known.
 func PartOf(refused error) (part ptrace.Traces, ok bool) {
 	for err := refused; err != nil; err = errors.Unwrap(err) { // it does not look into joined errors
@@ -157,7 +157,7 @@ func (f *Forwarder) Due() (time.Time, bool) { return f.retryAt, f.Waits() }
 // maxRetried bounds the parcels that are sent before the shard does other work.
 const maxRetried = 8
 
-// Retry sends what waits, in order, until the next consumer refuses again, and at most
+// Retry sends the waiting parcels, in order, until the next consumer refuses again, and at most
 // maxRetried parcels. It reports whether nothing waits any more.
 func (f *Forwarder) Retry(ctx context.Context) bool {
 	for range maxRetried {
@@ -196,7 +196,7 @@ const (
 	maxLastRetry = 2 * time.Second
 )
 
-// Flush sends what waits, until ctx is done. It returns how many spans are left.
+// Flush sends the waiting parcels, until ctx is done. It returns how many spans are left.
 func (f *Forwarder) Flush(ctx context.Context) (left int) {
 	for try := 1; f.Waits(); try++ {
 		before := len(f.Queue)

@@ -9,8 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// Outbox puts stamped spans into parcels, one for each caller, and sends those that are
-// full.
+// Outbox puts stamped spans into parcels, one for each caller, and sends the full
+// ones.
 type Outbox struct {
 	forwarder *Forwarder
 	open      []*openParcel
@@ -70,7 +70,7 @@ func (o *Outbox) send(ctx context.Context, p *openParcel) {
 	p.Parcel, p.regroup = Parcel{Caller: p.Caller}, origin.NewRegroup()
 }
 
-// Flush sends what was added.
+// Flush sends the spans that were added.
 func (o *Outbox) Flush(ctx context.Context) {
 	for _, p := range o.open {
 		if !p.empty() {

@@ -20,12 +20,12 @@ const VerdictSize = 2 << 10
 type Parcel struct {
 	Traces ptrace.Traces
 	Spans  int
-	Added  int // those of spans that did not come, but were added
+	Added  int // the spans among them that did not come, but were added
 	Bytes  int // of memory
 	Caller *origin.Caller
 	data   []byte // the spans as OTLP, from before they are sent; while they wait there is nothing else
 
-	// What the store is to know once they are taken: spans of which the facts are kept, and those that
+	// The store learns of these once the spans are taken: spans whose facts are kept, and spans that
 	// are done.
 	sent, Done []journal.Ticket
 }

@@ -1,5 +1,5 @@
-// Package intake reads a call into a batch: which of its spans are LLM spans, of which traces and tenants,
-// and what its other spans show. It removes the verdicts that do not stay.
+// Package intake reads a call into a batch: the LLM spans with their traces and tenants, and the evidence
+// of the other spans. It removes the verdicts that do not stay.
 package intake
 
 import (
@@ -20,11 +20,11 @@ import (
 
 // Batch is one call and the LLM spans in it. Give it back with Free.
 type Batch struct {
-	Rest    ptrace.Traces    // the call: at first all of it, then what Take leaves
+	Rest    ptrace.Traces    // the call: all of it until Take, then the rest
 	Now     time.Time        // when it arrived
 	Spans   int              // all spans
-	Others  int              // those that are not LLM spans
-	Cleaned int              // those whose verdict was removed
+	Others  int              // spans that are not LLM spans
+	Cleaned int              // spans whose verdict was removed
 	Tenants []*tenant.Tenant // of all spans
 
 	Traces []pcommon.TraceID // of LLM spans; one of several tenants is there for each
@@ -41,7 +41,7 @@ type Batch struct {
 	counts  []int            // by trace: LLM spans that are to be held
 	counted []bool           // by trace: a run of it announces its requests and tools
 
-	// What may come whole, see WholeArrivals.
+	// The traces that may come whole, see WholeArrivals.
 	whole    []trace.Arrival
 	items    []trace.Item
 	pointers []*trace.Item
@@ -66,7 +66,7 @@ type found struct {
 	by    dialect.Dialect
 	from  *origin.Scope
 	trace int // index in Batch.Traces
-	index int // of the span among those of its scope
+	index int // of the span in its scope
 	at    int // of the span among all of the call
 	size  int
 	item  *trace.Item // once Arrivals was called
@@ -289,7 +289,7 @@ func (b *Batch) EachLink(live *trace.Live, visit func(owner int, link trace.Link
 	}
 }
 
-// EachExchange visits what the spans of HTTP clients show, also where nothing else of their trace is
+// EachExchange visits the exchanges that spans of HTTP clients show, also where nothing else of their trace is
 // known: the span of a request usually comes later than theirs.
 func (b *Batch) EachExchange(visit func(owner int, x trace.Exchange)) {
 	for _, client := range b.clients {
@@ -301,7 +301,7 @@ func (b *Batch) EachExchange(visit func(owner int, x trace.Exchange)) {
 }
 
 // Take moves the spans of found out of the call, which keeps the others, and no
-// resource or scope without spans, and attaches them to their items. What it returns is
+// resource or scope without spans, and attaches them to their items. The spans that it returns are
 // in the order of found, with resources and scopes where withOrigins is set.
 func (b *Batch) Take(withOrigins bool) ptrace.Traces {
 	taken := ptrace.NewTraces()

@@ -27,7 +27,7 @@ func NewReader(r *dialect.Registry, o *origin.Table, t *tenant.Set, verdicts str
 }
 
 // Read finds the LLM spans of a call of a caller. It changes nothing of the call but the
-// verdicts that came with it: those that do not stay are removed, from other spans too.
+// verdicts that came with it: it removes all that do not stay, from other spans too.
 //
 // A span without a trace id or span id has no place in any trace: it is not one of them.
 func (r *Reader) Read(now time.Time, caller *origin.Caller, td ptrace.Traces) *Batch {
@@ -84,7 +84,7 @@ func (r *Reader) Read(now time.Time, caller *origin.Caller, td ptrace.Traces) *B
 // roles are the roles of spans in the buffer, by their kind.
 var roles = [...]trace.Role{dialect.Request: trace.Request, dialect.Tool: trace.Tool, dialect.Run: trace.Run}
 
-// fill writes what was found into its item.
+// fill fills the item of the span.
 func (f *found) fill(it *trace.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
 	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred

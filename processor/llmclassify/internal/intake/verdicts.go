@@ -17,7 +17,7 @@ const (
 	Keep       = "keep"
 )
 
-// incoming decides which verdicts stay of those that come with spans. What does not stay
+// incoming decides which verdicts of arriving spans stay. A verdict that does not stay
 // is removed before anything else is read from the span: it is then judged as if it had
 // come without.
 type incoming string
@@ -35,8 +35,8 @@ func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (remo
 	return true
 }
 
-// cleanShared removes what there is of a verdict from the attributes that spans share,
-// those of a resource or a scope: no verdict is written there, but a reader of the spans may
+// cleanShared removes a verdict, or a part of one, from the attributes that spans share, as
+// in a resource or a scope: no verdict is written there, but a reader of the spans may
 // look there.
 func (p incoming) cleanShared(attrs pcommon.Map) {
 	if p != Keep && verdictattr.On(attrs) {
@@ -55,7 +55,7 @@ func Trusted(span ptrace.Span, kind dialect.Kind) bool {
 		return fitsRun(span, &given)
 	}
 	// The facts alone, with all the knowledge of the rest of the run that could make a retry
-	// safer. What the client knew beyond them can only have made it more careful.
+	// safer. More knowledge can only have made the client more careful.
 	run := classify.Run{Ended: classify.Yes, AnnouncedTools: classify.Counted(0)}
 	var d classify.Diagnosis
 	if kind == dialect.Request {
@@ -81,7 +81,7 @@ func fitsRun(span ptrace.Span, given *classify.Diagnosis) bool {
 	case run.Failed == classify.Yes && !given.Failed():
 		return false // a run with an error has failed
 	case run.Abort.Source != semconv.AbortSourceUnset && given.Retry.Safety == classify.SafeAutoRetry:
-		return false // what was stopped on purpose is not repeated without asking
+		return false // a run that was stopped on purpose is not repeated without asking
 	default:
 		return true
 	}

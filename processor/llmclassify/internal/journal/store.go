@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
-// Store is the journal with what reports its errors. Without a storage extension it does
+// Store is the journal, and reports its errors. Without a storage extension it does
 // nothing.
 type Store struct {
 	Journal   *Journal // nil without a storage extension; set by Start
@@ -60,7 +60,7 @@ func (s *Store) openIn(ctx context.Context, extension storage.Extension, id, pro
 // Enabled reports whether there is a storage extension.
 func (s *Store) Enabled() bool { return s.Journal != nil }
 
-// Close closes the journal. What it has stays for the next start.
+// Close closes the journal. Its spans stay for the next start.
 func (s *Store) Close(ctx context.Context) error {
 	if !s.Enabled() {
 		return nil
@@ -78,7 +78,7 @@ func (s *Store) Put(ctx context.Context, now time.Time, caller *origin.Caller, t
 	return tickets, err
 }
 
-// Accepted records what the next consumer has: spans of which the facts are kept, and those that are
+// Accepted records that the next consumer has spans: spans whose facts are kept, and spans that are
 // done. An error loses nothing.
 func (s *Store) Accepted(ctx context.Context, sent, done []Ticket) {
 	s.record(ctx, s.Journal.Sent, sent)

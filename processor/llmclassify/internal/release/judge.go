@@ -9,8 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. What it
-// returns is good until the next call.
+// judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. The
+// diagnoses are good until the next call.
 func (r *Releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger) judge.Diagnoses {
 	now, j, history, setStatus := r.clock.Now(), &r.Judge, r.Buffer.History(), r.markStatus
 	within := history.Within(release)
@@ -73,8 +73,8 @@ func failureOf(run, own *classify.Diagnosis) *classify.Diagnosis {
 	return own
 }
 
-// checkClients removes the client's verdict on the run of a release where what is here of the
-// run contradicts it: a repetition is less safe than it says.
+// checkClients removes the client's verdict on the run of a release where the parts of the
+// run contradict it: a repetition is less safe than it says.
 func checkClients(j *judge.Judge, release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]

@@ -1,4 +1,4 @@
-// Package release judges what a trace releases, stamps the verdicts onto its spans and sends them.
+// Package release judges the releases of a trace, stamps the verdicts onto its spans and sends them.
 package release
 
 import (
@@ -39,7 +39,7 @@ var TriggerOf = [...]semconv.Trigger{
 // kinds are the kinds of spans, by their role in the buffer.
 var kinds = [...]dialect.Kind{trace.Request: dialect.Request, trace.Tool: dialect.Tool, trace.Run: dialect.Run}
 
-// Releaser judges what a shard's buffer releases, stamps the verdicts and hands the spans
+// Releaser judges the releases of a lane's buffer, stamps the verdicts and hands the spans
 // to the forwarder. It belongs to one shard.
 type Releaser struct {
 	clock      clock.Clock
@@ -50,7 +50,7 @@ type Releaser struct {
 	forwarder  *forward.Forwarder
 	evidence   *trace.Evidence
 	Held       origin.Uses // by spans that are held or pending
-	Kept       origin.Uses // by those of which only the facts are here
+	Kept       origin.Uses // by spans that have gone, whose facts are kept
 	reader     packed.Reader
 	Judge      judge.Judge
 
@@ -124,7 +124,7 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 	}
 	switch release.Reason {
 	case trace.Late:
-		if !release.Beneath { // what another service did mostly comes later
+		if !release.Beneath { // the spans of another service mostly come later
 			r.telemetry.Late(ctx, sent.spans)
 		}
 	case trace.RunExpired: // nothing was held
@@ -133,15 +133,15 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 	}
 }
 
-// JudgeWhole judges a release whose spans go on where they are, and stamps the verdicts. It returns what is
-// counted of the run once it is forwarded; false if nothing is.
+// JudgeWhole judges a release whose spans go on where they are, and stamps the verdicts. It returns how the
+// run ended, to be counted once it is forwarded; false if it is not counted.
 func (r *Releaser) JudgeWhole(release *trace.Release) (v telemetry.Ending, ok bool) {
 	r.Open(release)
 	d := r.judgeAndStamp(release, semconv.TriggerComplete)
 	return endingOf(release, &d, semconv.TriggerComplete)
 }
 
-// endingOf is what is counted of the run of a release that was judged; false if it is not due.
+// endingOf is how the run of a judged release ended; false if the run is not to be counted yet.
 func endingOf(release *trace.Release, d *judge.Diagnoses, trigger semconv.Trigger) (v telemetry.Ending, ok bool) {
 	if d.Run != nil {
 		return telemetry.Ending{Outcome: d.Run.Outcome, Class: d.Run.Class, Trigger: trigger}, true
@@ -163,11 +163,11 @@ func clientsVerdict(release *trace.Release) (v telemetry.Ending, ok bool) {
 	return telemetry.Ending{}, false
 }
 
-// sent is what goes out of a release.
+// sent is about the spans of a release that go out.
 type sent struct {
 	spans      int
 	held       time.Duration   // the longest time that one of them was held
-	unreadable []*trace.Member // those of them that could not be unpacked
+	unreadable []*trace.Member // they could not be unpacked
 }
 
 // addSpans puts the spans that go out into the outbox.
@@ -237,7 +237,7 @@ func lastOwn(release *trace.Release) *trace.Member {
 	return nil
 }
 
-// Open unpacks the spans of a release, and adds to their facts what the evidence shows.
+// Open unpacks the spans of a release, and adds the evidence to their facts.
 func (r *Releaser) Open(release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -272,7 +272,7 @@ func (r *Releaser) Explained(release *trace.Release) bool {
 	return r.Judge.Explained(release)
 }
 
-// letGo counts what a release lets go: nothing stays of the members of a last one, and the
+// letGo counts the scopes that a release lets go: nothing stays of the members of a last one, and the
 // facts stay of spans that go early.
 func (r *Releaser) letGo(release *trace.Release) {
 	last := isLast(release)
@@ -303,7 +303,7 @@ func (r *Releaser) uses(it *trace.Item) *origin.Uses {
 	return &r.Held
 }
 
-// Forget counts an item of which the buffer forgot the facts. The store learns of it with the next release.
+// Forget counts an item whose facts the buffer forgot. The store learns of it with the next release.
 func (r *Releaser) Forget(it *trace.Item) {
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)

@@ -1,4 +1,4 @@
-// Package telemetry is what the processor reports of itself: metrics, log lines and its status.
+// Package telemetry has the processor's own metrics, log lines and status.
 package telemetry
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Telemetry is what the processor reports of itself: metrics, log lines and its status.
+// Telemetry is the processor's own metrics, log lines and status.
 type Telemetry struct {
 	*zap.Logger
 	Health health
@@ -32,7 +32,7 @@ type Telemetry struct {
 	runs                 sync.Map // options by ending
 }
 
-// Ending is what is counted of a run.
+// Ending is how a run ended.
 type Ending struct {
 	Outcome semconv.RunOutcome
 	Class   semconv.Class
@@ -82,10 +82,10 @@ func New(set component.TelemetrySettings) (*Telemetry, error) {
 	return t, nil
 }
 
-// Load is what the processor holds.
+// Load is the memory that the processor holds, in traces and bytes.
 type Load struct{ Traces, Bytes, FactBytes, Evidence int }
 
-// TableSizes are the bytes of what is kept of runs that were judged, and of calls that were
+// TableSizes are the bytes kept for runs that were judged, and for calls that were
 // refused.
 type TableSizes [HistoryTable + 1]int
 
@@ -95,8 +95,8 @@ const (
 	HistoryTable
 )
 
-// Observe registers what is read when metrics are collected: what the processor holds, in
-// bytes, the memory of tables and of shared resources, and what became of spans.
+// Observe registers the sources of the metrics that are read at each collection: the load, the memory of
+// tables and of shared resources, and the flow of spans.
 func (t *Telemetry) Observe(set component.TelemetrySettings, loads func() Load, tables func() TableSizes, resources func() int) error {
 	b := t.builder
 	registered, err := metadata.Meter(set).RegisterCallback(func(_ context.Context, o metric.Observer) error {

@@ -40,19 +40,19 @@ func (b *Budget) Add(t *Tenant, n int) {
 	t.Used.Add(int64(n))
 }
 
-// AddWaiting adds n bytes, which may be negative, to those that wait to be sent again.
+// AddWaiting adds n bytes, which may be negative, to the bytes that wait to be sent again.
 func (b *Budget) AddWaiting(n int) { b.waiting.Add(int64(n)) }
 
 // Tight reports whether held spans are to be packed at once.
 func (b *Budget) Tight() bool { return b.Used.Load() > b.Limit/4 }
 
 // Floors is the part of the limit that tenants may use in equal parts, whatever the others use. One may use
-// four fifths of what the others leave, so that there is always room for another one.
+// four fifths of the rest that the others leave, so that there is always room for another one.
 const Floors = 4
 
 // FairPart is how much of a limit one of n tenants may use, while the others use so much. It
-// does not depend on what that one uses itself: a tenant that has too much cannot lower what
-// another one may use below that.
+// does not depend on that one's own use: a tenant that has too much cannot lower the part of
+// another one below that.
 func FairPart[N int | int64](limit, others, n N) N {
 	return max((limit-others)/5*4, limit/(Floors*max(n, 1)))
 }
@@ -69,8 +69,8 @@ func (b *Budget) Over(t *Tenant) int {
 }
 
 // Admit takes n bytes of a tenant before anything is forwarded. While spans wait because
-// the next consumer fails, it refuses what is over the limit, as eviction would free
-// nothing. What was admitted is given back with add.
+// the next consumer fails, it refuses spans over the limit, as eviction would free
+// nothing. Give admitted bytes back with Add.
 func (b *Budget) Admit(t *Tenant, n int) error {
 	if n == 0 {
 		return nil

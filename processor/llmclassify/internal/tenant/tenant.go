@@ -14,10 +14,10 @@ import (
 // Max is how many tenants are told apart. All others share one lane.
 const Max = 256
 
-// Tenant is a producer, or several. Its spans are judged apart from those of other tenants,
+// Tenant is a producer, or several. Its spans are judged apart from other tenants' spans,
 // and memory and work are shared fairly among tenants.
 type Tenant struct {
-	Index int32        // 0 for those that are not told apart
+	Index int32        // 0 for all that are not told apart
 	Used  atomic.Int64 // bytes of its spans that are held or wait to be sent again
 }
 
@@ -33,7 +33,7 @@ type Set struct {
 	Known map[string]*Tenant
 }
 
-// Values of Config.TenantFrom. What follows tenantFromResource is the key of an attribute.
+// Values of Config.TenantFrom. The key of an attribute follows FromResource.
 const (
 	FromMetadata = "metadata"
 	FromResource = "resource."

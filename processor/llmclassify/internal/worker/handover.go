@@ -242,8 +242,8 @@ func (h *Handover) Refuse() {
 	h.tell()
 }
 
-// Forward forwards the other spans of the call, with the runs that came whole. What the next consumer
-// refuses of them waits with the LLM spans that are held. Where none is held, the sender repeats the call.
+// Forward forwards the other spans of the call, with the runs that came whole. Spans that the next
+// consumer refuses wait with the LLM spans that are held. Where none is held, the sender repeats the call.
 func (h *Handover) Forward(ctx context.Context) error {
 	p, whole := h.pool, h.whole.spans
 	if h.Others == 0 && whole == 0 && h.Held() > 0 {
@@ -267,9 +267,9 @@ func (h *Handover) Forward(ctx context.Context) error {
 	return nil
 }
 
-// keepRest takes over what the next consumer refused of the call. Nothing limits that but the calls themselves: no call is
+// keepRest takes over the spans of the call that the next consumer refused. Nothing limits that but the calls themselves: no call is
 // admitted while there is no memory and spans wait to be sent again. It reports false if the store fails, and if the next
-// consumer mutates spans: it may have changed what it refused.
+// consumer mutates spans: it may have changed the refused spans.
 func (h *Handover) keepRest(ctx context.Context, refused error) bool {
 	p := h.pool
 	if forward.IsPermanent(refused) || p.next.Capabilities().MutatesData {

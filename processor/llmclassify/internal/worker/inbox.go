@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// delivery is what one call brings to a lane.
+// delivery is the spans and the news that one call brings to a lane.
 type delivery struct {
 	at        time.Time // when an earlier process received it; zero where this one did
 	Arrivals  []trace.Arrival
@@ -108,7 +108,7 @@ func (b *inbox) put(d *delivery) {
 	b.wake()
 }
 
-// loseLinks lets the lane know that links are missing, once it has what is on its way. It is
+// loseLinks lets the lane know that links are missing, once it has all that is on its way. It is
 // called under the lock.
 func (b *inbox) loseLinks() {
 	if len(b.List) == 0 {

@@ -36,7 +36,7 @@ type Lane struct {
 	tenant        *tenant.Tenant
 	since         int // deliveries that were received since something was due
 	used          int // bytes that the budget knows of
-	waiting       int // those of them that wait to be sent again
+	waiting       int // the part of used that waits to be sent again
 	traces        atomic.Int64
 	factBytes     atomic.Int64
 	evidenceBytes atomic.Int64
@@ -111,7 +111,7 @@ func newLane(p *Pool, t *tenant.Tenant, n int, wake func()) *Lane {
 // Turn does some of the lane's work, a few milliseconds. It reports whether it did any, or
 // has more to do.
 //
-// What is due waits for the deliveries that were there before it: a run must not be given
+// A release that is due waits for the deliveries that were there before it: a run must not be given
 // up while spans of it wait in the inbox.
 func (l *Lane) Turn(ctx context.Context) (worked bool) {
 	l.lock()
@@ -144,7 +144,7 @@ func (l *Lane) isDue(now time.Time) bool {
 	return waits && !at.After(now)
 }
 
-// Receive takes over a delivery. What is due because of it is pending.
+// Receive takes over a delivery. The releases that it makes due are pending.
 func (l *Lane) Receive(ctx context.Context, d *delivery) {
 	now := l.Clock.Now()
 	at := now
@@ -200,7 +200,7 @@ func (l *Lane) evict(now time.Time) {
 		l.Telemetry.Warn("max_held_bytes is reached: runs are judged early, on the spans received so far; raise max_held_bytes, or lower max_hold",
 			zap.Int64("max_held_bytes", l.Budget.Limit))
 	}
-	if l.Forwarder.Waits() { // what would wait to be sent again frees nothing
+	if l.Forwarder.Waits() { // a release that would wait to be sent again frees nothing
 		return
 	}
 	if over -= l.Pending.bytes; over > 0 && l.Buffer.Bytes() > 0 {
@@ -209,12 +209,12 @@ func (l *Lane) evict(now time.Time) {
 	}
 }
 
-// Push adds releases to those that are to be judged.
+// Push adds releases to the pending ones.
 func (l *Lane) Push(releases []trace.Release) {
 	l.Pending.push(releases, func(id pcommon.TraceID) { l.Live.Add(id, 1) })
 }
 
-// Judge judges and forwards what is pending, and what is complete because of that, of
+// Judge judges and forwards pending releases, and the runs that are complete because of them, of
 // about limit members, or fewer that are large. It reports whether it did anything.
 func (l *Lane) Judge(ctx context.Context, limit int) (worked bool) {
 	for limit > 0 {
@@ -243,7 +243,7 @@ func (l *Lane) Judge(ctx context.Context, limit int) (worked bool) {
 	return worked
 }
 
-// Rotate forgets what is old enough, also where nothing arrives.
+// Rotate forgets old entries, also where nothing arrives.
 func (l *Lane) Rotate(now time.Time) {
 	l.lock()
 	defer l.unlock()
@@ -272,7 +272,7 @@ func (l *Lane) nextDue() (time.Time, bool) {
 	return next, ok
 }
 
-// Tick makes pending some of what is due, and sends again what was refused. Where more is
+// Tick makes some of the due releases pending, and sends refused parcels again. Where more is
 // due, nextDue is not after now.
 func (l *Lane) Tick(ctx context.Context, now time.Time) {
 	l.Push(l.Buffer.Due(now, MaxDue))
@@ -283,7 +283,7 @@ func (l *Lane) Tick(ctx context.Context, now time.Time) {
 	l.pack(now, MaxDue)
 }
 
-// pack packs about limit spans of what is due for that, so that callers need not wait
+// pack packs about limit spans that are due for it, so that callers need not wait
 // for all.
 func (l *Lane) pack(now time.Time, limit int) {
 	for limit > 0 {
@@ -296,7 +296,7 @@ func (l *Lane) pack(now time.Time, limit int) {
 	}
 }
 
-// drain takes over what is on its way, and judges and forwards everything.
+// drain takes over all that is on its way, and judges and forwards everything.
 func (l *Lane) drain(ctx context.Context) {
 	l.lock()
 	defer l.unlock()

@@ -20,7 +20,7 @@ const PackAfter = 10 * time.Second
 type packQueue struct {
 	epoch time.Time
 	list  []unpackedTrace
-	head  int // those before it have been taken out
+	head  int // the traces before it have been taken out
 }
 
 type unpackedTrace struct {
@@ -28,7 +28,7 @@ type unpackedTrace struct {
 	at    time.Duration // since the queue's epoch
 }
 
-// add queues the traces of a delivery of which spans are held, and returns how many spans
+// add queues the traces of a delivery whose spans are held, and returns how many spans
 // the delivery has.
 func (q *packQueue) add(at time.Time, arrivals []trace.Arrival) (spans int) {
 	for _, a := range arrivals {

@@ -6,7 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// pending is releases that are to be judged and forwarded. Those of one trace keep their
+// pending is releases that are to be judged and forwarded. The releases of one trace keep their
 // order; the traces take turns, so that one with many releases keeps no other waiting.
 type pending struct {
 	Turns   []*traceReleases
@@ -20,8 +20,8 @@ type traceReleases struct {
 	List  []trace.Release
 }
 
-// push adds releases that were made together. It calls began for each trace of which there
-// were none.
+// push adds releases that were made together. It calls began for each trace that had
+// no releases.
 func (p *pending) push(releases []trace.Release, began func(pcommon.TraceID)) {
 	for _, i := range trace.JudgingOrder(releases) {
 		r := &releases[i]
@@ -41,7 +41,7 @@ func (p *pending) push(releases []trace.Release, began func(pcommon.TraceID)) {
 }
 
 // pop takes out releases of the trace whose turn it is, of about limit members, or one with
-// more work, and returns what is left of the limit. It calls ended if there are no others of it.
+// more work, and returns the rest of the limit. It calls ended if there are no others of it.
 func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []trace.Release, left int) {
 	t := p.Turns[0]
 	p.Turns[0] = nil

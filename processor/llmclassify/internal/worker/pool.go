@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Config is what of the processor's configuration the shards need to know.
+// Config is the part of the processor's configuration that the shards need.
 type Config struct {
 	Shards         int
 	MaxHold        time.Duration
@@ -34,7 +34,7 @@ type Config struct {
 	Embedded       bool // no sender outlives the processor
 }
 
-// Pool shares the traces among shards, and has what these have in common.
+// Pool shares the traces among shards, and has everything that they share.
 type Pool struct {
 	Config
 	next      consumer.Traces
@@ -106,7 +106,7 @@ func (p *Pool) Drain(ctx context.Context, done *sync.WaitGroup, left *atomic.Int
 	}
 }
 
-// Load is what the shards hold now.
+// Load is the load of all shards.
 func (p *Pool) Load() (l telemetry.Load) {
 	for lane := range p.lanes {
 		l.Traces += int(lane.traces.Load())
@@ -117,7 +117,7 @@ func (p *Pool) Load() (l telemetry.Load) {
 	return l
 }
 
-// Tables is what is kept of runs that were judged, and of calls that were refused.
+// Tables is the memory for runs that were judged, and for calls that were refused.
 func (p *Pool) Tables() (sizes telemetry.TableSizes) {
 	for l := range p.lanes {
 		sizes[telemetry.JudgedTable] += int(l.judgedBytes.Load())

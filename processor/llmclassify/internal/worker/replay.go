@@ -14,8 +14,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
-// Begin lets time pass for the spans that come from now on. It is called before there are any, and replays what
-// an earlier process left in the storage: for these no time passes until all are read.
+// Begin lets time pass for the spans that come from now on. It is called before there are any, and replays the
+// spans that an earlier process left in the storage: for these no time passes until all are read.
 func (p *Pool) Begin(ctx context.Context, r *intake.Reader, callers *origin.Callers) error {
 	p.Lifetime.Begin(p.Clock.Now())
 	if !p.Store.Enabled() {

@@ -21,11 +21,11 @@ type shard struct {
 	mu    sync.Mutex
 	count atomic.Int32 // of lanes: no index is higher
 
-	// replaying: what an earlier process held is being read. It is guarded by mu.
+	// replaying: the spans of an earlier process are being read. It is guarded by mu.
 	replaying bool
 }
 
-// replay lets the lanes know that what an earlier process held is being read. It is called
+// replay lets the lanes know that the spans of an earlier process are being read. It is called
 // before there is a lane.
 func (s *shard) replay() {
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *shard) replay() {
 	s.replaying = true
 }
 
-// replayed lets the lanes know that they have all of that, once they have received what is
+// replayed lets the lanes know that they have all of that, once they have received all that is
 // on its way to them.
 func (s *shard) replayed() {
 	s.mu.Lock()
@@ -60,7 +60,7 @@ func (s *shard) Lane(t *tenant.Tenant) *Lane {
 		return l
 	}
 	l := newLane(s.Pool, t, s.n, s.wake)
-	if s.Budget.Shared { // until the shard knows what is free
+	if s.Budget.Shared { // until the shard knows how much is free
 		l.limitTables(s.MaxFactBytes / s.n / tenant.Floors / (tenant.Max + 1))
 	}
 	if s.replaying {
@@ -89,8 +89,8 @@ func (s *shard) All(yield func(*Lane) bool) {
 	}
 }
 
-// Run does the shard's work until quit is closed. Without work it forgets, now and then,
-// what is old.
+// Run does the shard's work until quit is closed. Without work it forgets old entries
+// now and then.
 func (s *shard) Run(ctx context.Context, quit <-chan struct{}) {
 	idle := s.MaxHold
 	t := s.Clock.NewTimer(idle)
@@ -119,7 +119,7 @@ func (s *shard) Run(ctx context.Context, quit <-chan struct{}) {
 	}
 }
 
-// rotate forgets what is old enough.
+// rotate forgets old entries.
 func (s *shard) rotate() {
 	now := s.Clock.Now()
 	s.Origins.Rotate(now)
@@ -150,7 +150,7 @@ func (s *shard) Next() (next time.Time, waits bool) {
 }
 
 // A lane's tables are the ids of judged runs and spans, the history of traces, and the evidence.
-// Together they take at most six sixteenths of the memory for facts. What is in none of them is
+// Together they take at most six sixteenths of the memory for facts. A run that is in none of them is
 // judged with care, as where a process has just been started.
 
 // perTables is factBytes/tables, if all tables are full.

@@ -62,7 +62,7 @@ func (h *Handover) expectWhole() {
 	}
 }
 
-// judgeWhole judges the runs of the call that come whole. What is left is to be held.
+// judgeWhole judges the runs of the call that come whole. The other spans are to be held.
 func (h *Handover) judgeWhole(ctx context.Context) {
 	if len(h.whole.traces) == 0 {
 		return
