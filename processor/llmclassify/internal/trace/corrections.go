@@ -58,7 +58,7 @@ type lateSpan struct {
 	announced func(*pastRun) bool // whether the numbers of a run around it, by name, include it
 }
 
-// runAbove returns the nearest judged run from this span upwards. Above a tool beneath another tool there is none: both
+// runAbove returns the nearest judged run from this span upwards. It returns no run above a tool beneath another tool: both
 // spans may be one call.
 func (p *past) runAbove(t *Trace, id pcommon.SpanID, ofTool bool) (run pcommon.SpanID) {
 	climbOver(t, p, id, func(at pcommon.SpanID) bool {

@@ -9,11 +9,11 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
-// shard is the traces that belong to it, in a lane for each tenant. One goroutine does all
-// its work, a turn of each lane after the other.
+// shard is the traces that belong to it, in a lane for each tenant. One goroutine does all its work, a turn of each lane
+// after the other.
 type shard struct {
 	*Pool
-	n    int           // shards
+	n    int           // number of shards
 	news chan struct{} // has an element when there are deliveries
 
 	lanes [tenant.Max + 1]atomic.Pointer[Lane] // by tenant
@@ -25,16 +25,14 @@ type shard struct {
 	replaying bool
 }
 
-// replay lets the lanes know that the spans of an earlier process are being read. It is called
-// before there is a lane.
+// replay begins the replay of an earlier process's spans. It is called before there is a lane.
 func (s *shard) replay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replaying = true
 }
 
-// replayed lets the lanes know that they have all of that, once they have received all that is
-// on its way to them.
+// replayed ends the replay in each lane, after the deliveries on their way to it.
 func (s *shard) replayed() {
 	s.mu.Lock()
 	s.replaying = false
@@ -49,7 +47,7 @@ func newShard(p *Pool, n int) *shard {
 	return &shard{Pool: p, n: n, news: make(chan struct{}, 1)}
 }
 
-// Lane is the lane of a tenant.
+// Lane returns the lane of a tenant.
 func (s *shard) Lane(t *tenant.Tenant) *Lane {
 	if l := s.lanes[t.Index].Load(); l != nil {
 		return l
@@ -60,7 +58,7 @@ func (s *shard) Lane(t *tenant.Tenant) *Lane {
 		return l
 	}
 	l := newLane(s.Pool, t, s.n, s.wake)
-	if s.Budget.Shared { // until the shard knows how much is free
+	if s.Budget.Shared { // until the shard knows the free memory
 		l.limitTables(s.MaxFactBytes / s.n / tenant.Floors / (tenant.Max + 1))
 	}
 	if s.replaying {
@@ -89,8 +87,7 @@ func (s *shard) All(yield func(*Lane) bool) {
 	}
 }
 
-// Run does the shard's work until quit is closed. Without work it forgets old entries
-// now and then.
+// Run does the shard's work until quit is closed. Without work it forgets old entries now and then.
 func (s *shard) Run(ctx context.Context, quit <-chan struct{}) {
 	idle := s.MaxHold
 	t := s.Clock.NewTimer(idle)
@@ -119,7 +116,7 @@ func (s *shard) Run(ctx context.Context, quit <-chan struct{}) {
 	}
 }
 
-// rotate forgets old entries.
+// rotate forgets entries that are old enough.
 func (s *shard) rotate() {
 	now := s.Clock.Now()
 	s.Origins.Rotate(now)
@@ -139,7 +136,7 @@ func (s *shard) Turn(ctx context.Context) (worked bool) {
 	return worked
 }
 
-// Next is when something is due; false when nothing waits.
+// Next is the time of the next due work; false when nothing waits.
 func (s *shard) Next() (next time.Time, waits bool) {
 	for l := range s.All {
 		if at, ok := l.Next(); ok && (!waits || at.Before(next)) {
@@ -149,9 +146,9 @@ func (s *shard) Next() (next time.Time, waits bool) {
 	return next, waits
 }
 
-// A lane's tables are the ids of judged runs and spans, the history of traces, and the evidence.
-// Together they take at most six sixteenths of the memory for facts. A run that is in none of them is
-// judged with care, as where a process has just been started.
+// A lane's tables are the ids of judged runs and spans, the history of traces, and the evidence. Together they take at most
+// six sixteenths of the memory for facts. A run or span in none of them is judged with care, as after the start of a
+// process.
 
 // perTables is factBytes/tables, if all tables are full.
 const perTables = 16. / 6
