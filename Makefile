@@ -218,6 +218,7 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
 	@scripts/check-paths
+	@scripts/check-rooms
 	@MODULES="$(MODULES) bench $(TOOL_MODULES)" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: apidiff

@@ -105,10 +105,10 @@ func TestPythonSchedules(t *testing.T) {
 		if r.IntN(3) == 0 {
 			task.Wire += "-async"
 		}
+		if task.Loop = []string{"calls", "turns"}[r.IntN(2)]; task.Loop == "turns" {
+			task.SDK = 0
+		}
 		tasks = append(tasks, task)
 	}
-	recorded := checkSchedules(t, m, tasks, runPython(t, tasks))
-	if schedules == 1000 { // few of them may have more; it varies with the bytes that arrive before a reset
-		assert.LessOrEqual(t, float64(recorded.asked), 1.1*float64(recorded.due), "questions")
-	}
+	checkSchedules(t, m, tasks, runPython(t, tasks))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/release"
 )
 
 func page(t *testing.T, name string) string {
@@ -114,7 +115,7 @@ func TestReadmeOptions(t *testing.T) {
 // The tables of triggers and of dialects have each of them.
 func TestReadmeNames(t *testing.T) {
 	text := page(t, "README.md")
-	for _, trigger := range triggerOf {
+	for _, trigger := range release.TriggerOf {
 		assert.Contains(t, text, "| `"+trigger.String()+"` |")
 	}
 	for _, name := range dialect.Names() {
