@@ -974,8 +974,10 @@ const chat = {
     identify(s, e);
     usage(s, e.usage?.prompt_tokens, e.usage?.completion_tokens);
     let failure;
-    for (const { index, delta = {}, finish_reason: said } of e.choices ?? []) {
-      const reason = /^(none|null)$/i.test(said) ? undefined : said; // some servers write their language's null
+    for (const { index, delta = {}, finish_reason: said, native_finish_reason: native } of e.choices ?? []) {
+      let reason = /^(none|null)$/i.test(said) ? undefined : said; // some servers write their language's null
+      // OpenRouter has written a stop for a limit or a failure of its provider.
+      if (/^(stop|tool_calls)$/.test(reason) && (isFailure(native) || cutReasons.test(native))) reason = native;
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
       if (delta.content || delta.refusal) text(s);
@@ -994,7 +996,7 @@ const chat = {
       if (reason == null) continue;
       s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal like an answer
       if (isFailure(reason)) failure = reason;
-      if (isFailure(reason) || /^(length|content_filter)$/.test(reason)) continue; // it may be cut inside a call
+      if (isFailure(reason) || cutReasons.test(reason)) continue; // it may be cut inside a call
       for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
         endInput(s, c);
         c.ready = true;
@@ -1164,7 +1166,7 @@ const messages = {
         break;
       case 'error':
         if (!e.error) unknownPart(s); // it is in another form
-        fail(s, new Fault().read(e.error).error);
+        fail(s, besides(new Fault().read(e.error), e).error);
         break;
     }
   },
@@ -1216,6 +1218,7 @@ const maxName = 128;
 // Fault reads an object that may be an error, in the form of any provider.
 class Fault {
   seen = false; // it is an error by its form
+  listed = false; // it is one of a list
   type = '';
   code = '';
   reason = ''; // Google's code, whose code is a status, or Anthropic's
@@ -1224,10 +1227,15 @@ class Fault {
   after = 0;
   words = [];
 
-  // read reads the value of a member that is an error: an object or a text. null, '' and {} are none.
+  // read reads the value of a member that is an error: an object, a text, or a list, as of Cloudflare's AI Gateway. null, '', {} and []
+  // are none.
   read(value) {
     if (isObject(value)) {
       for (const [key, v] of Object.entries(value)) { this.seen = true; this.member(key, v); }
+    } else if (Array.isArray(value)) {
+      this.inWords(value);
+      this.listed = this.words.length > 0 || this.code !== '';
+      this.seen ||= this.listed;
     } else if (typeof value === 'string' && value) {
       this.seen = true;
       this.say(value);
@@ -1246,6 +1254,7 @@ class Fault {
         break;
       case 'message': case 'msg': case 'detail': case 'title': case 'error_message': case 'error_description': case 'description':
       case 'innererror': case 'upstream_error': case 'errors': this.inWords(v); break;
+      case 'value': if (isObject(v)) this.inWords(v); break; // of Vercel's gateway: the chunk of a provider that it did not know
       case 'base_resp': this.base(v); break;
       case 'reason': if (typeof v === 'string' && names.has(nameIn(v))) this.reason = v; break; // of Amazon's services, beside a message
       case 'retry_after': case 'retry_after_seconds': case 'resets_in_seconds': case 'reset_seconds': this.setAfter(v, 1); break;
@@ -1264,7 +1273,7 @@ class Fault {
       for (const [key, one] of Object.entries(v)) {
         if (/^(code|reason)$/.test(key)) this.code ||= textOf(one);
         else if (key === 'type') { if (!this.type || this.type === 'error') this.type = typeof one === 'string' ? one : ''; }
-        else if (/^(message|msg|detail|error|innererror)$/.test(key)) this.inWords(one, depth + 1);
+        else if (/^(message|msg|detail|error|innererror|error_message)$/.test(key)) this.inWords(one, depth + 1);
       }
     }
   }
@@ -1304,7 +1313,7 @@ class Fault {
   get name() { return this.quota || (this.reason && (this.status || !this.code) ? this.reason : this.code); }
 
   // shaped: it has the form of a provider's error. An address as type is that of problem+json.
-  get shaped() { return this.seen || this.name !== '' || (this.type !== '' && !/:\/\/|^about:/.test(this.type)); }
+  get shaped() { return !this.listed && (this.seen || this.name !== '' || (this.type !== '' && !/:\/\/|^about:/.test(this.type))); }
 
   // known: it is an error by what it says, although it does not have the form of one.
   get known() {
@@ -1351,11 +1360,21 @@ function faultIn(document) {
   return nested;
 }
 
+// besides returns the error with what the members beside it say, if it is a text alone: {"error":"text","status":400,"details":"text"}.
+function besides(fault, e) {
+  if (!fault.seen || fault.status || fault.type || fault.name) return fault;
+  const whole = faultIn(e);
+  return whole.seen ? whole : fault;
+}
+
 // shapeName returns the name of an AWS error without the namespace before it and the address after it.
 const shapeName = (said) => said.split(':')[0].split('#').at(-1);
 
 // isFailure reports whether a finish reason is an error. Such an answer is not complete, whatever preceded it.
 const isFailure = (reason) => reason === 'error' || finishKinds.has(String(reason).toLowerCase());
+
+// cutReasons are the finish reasons of an answer that something cut, and which may end within the input of a call.
+const cutReasons = /^(length|max_tokens|max_output_tokens|model_length|model_context_window_exceeded|content_filter|safety|recitation|blocklist|prohibited_content|spii|refusal)$/i;
 
 // The members of a chunk without choices that is not an error.
 const chunkKeys = new Set(['id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider']);
@@ -1372,7 +1391,7 @@ function chatError(e, name, failure) {
   fault.base(e.base_resp);
   const groq = e.x_groq?.error;
   if (typeof groq === 'string' && groq) { fault.seen = true; fault.code = /^[\w.:/-]{1,64}$/.test(groq) ? groq : fault.code; } else fault.read(groq);
-  if (fault.seen) return fault.error;
+  if (fault.seen) return besides(fault, e).error;
   if (name === 'error' || e.object === 'error' || isAside(e)) {
     const flat = faultIn(e);
     if (name === 'error' || e.object === 'error' || flat.seen || flat.known) return flat.error;
@@ -1392,7 +1411,7 @@ function cutBy({ status, stop_reason: stop, incomplete_details: details }) {
 function flatFault(e) {
   const fault = new Fault().read(e.error);
   if (!fault.seen) for (const key of ['code', 'message', 'status', 'retry_after']) if (key in e) fault.member(key, e[key]);
-  return fault;
+  return besides(fault, e);
 }
 
 // errorIn returns the error in the body of a response with an error status, whatever form the body has.

@@ -1751,6 +1751,9 @@ class _Chat:
                 raise ValueError('not an index')
             if isinstance(reason, str) and reason.lower() in ('none', 'null'):
                 reason = None  # some servers write their language's null
+            native = choice.get('native_finish_reason')
+            if reason in ('stop', 'tool_calls') and isinstance(native, str) and (_is_failure(native) or native.lower() in _CUT_REASONS):
+                reason = native  # OpenRouter has written a stop for a limit or a failure of its provider
             s.choices[index] = s.choices.get(index) or reason is not None
             if len(s.choices) > _MAX_PARTS:
                 raise ValueError('too many choices to follow')
@@ -1775,7 +1778,7 @@ class _Chat:
             _finished(s, 'refusal' if reason == 'stop' and s.refused else reason)  # OpenAI ends a refusal like an answer
             if _is_failure(reason):
                 failure = reason
-            if _is_failure(reason) or reason in ('length', 'content_filter'):
+            if _is_failure(reason) or str(reason).lower() in _CUT_REASONS:
                 continue  # it may be cut inside a call
             for call in s.calls:
                 if call.key[0] == index:
@@ -2001,7 +2004,7 @@ class _Messages:
             s.terminal = True
         elif kind == 'error':
             s.unread = s.unread or not e.get('error')  # it is in another form
-            _fail(s, _Fault().read(e.get('error')).error())
+            _fail(s, _besides(_Fault().read(e.get('error')), e).error())
 
     @staticmethod
     def document(body, s):
@@ -2043,17 +2046,22 @@ class _Fault:
 
     def __init__(self):
         self.seen = False  # it is an error by its form
+        self.listed = False  # it is one of a list
         self.type = self.code = ''
         self.reason = ''  # Google's code, whose code is a status, or Anthropic's
         self.quota = ''  # Google's name of a quota that is used up for the day
         self.status, self.after, self.words = 0, 0.0, []
 
     def read(self, value):
-        """Read the value of a member that is an error: an object or a text. None, '' and {} are none."""
+        """Read the value of a member that is an error: an object, a text, or a list, as of Cloudflare's AI Gateway. None, '', {} and [] are none."""
         if isinstance(value, dict):
             for key, v in value.items():
                 self.seen = True
                 self.member(key, v)
+        elif isinstance(value, list):
+            self.in_words(value)
+            self.listed = bool(self.words or self.code)
+            self.seen = self.seen or self.listed
         elif isinstance(value, str) and value:
             self.seen = True
             self.say(value)
@@ -2074,6 +2082,8 @@ class _Fault:
                 self.type = _text_of(v)  # a name in Google's errors
         elif key in ('message', 'msg', 'detail', 'title', 'error_message', 'error_description', 'description', 'innererror', 'upstream_error', 'errors'):
             self.in_words(v)
+        elif key == 'value' and isinstance(v, dict):
+            self.in_words(v)  # of Vercel's gateway: the chunk of a provider that it did not know
         elif key == 'base_resp':
             self.base(v)
         elif key == 'reason':  # of Amazon's services, beside a message
@@ -2105,7 +2115,7 @@ class _Fault:
                 elif key == 'type':
                     if self.type in ('', 'error'):
                         self.type = one if isinstance(one, str) else ''
-                elif key in ('message', 'msg', 'detail', 'error', 'innererror'):
+                elif key in ('message', 'msg', 'detail', 'error', 'innererror', 'error_message'):
                     self.in_words(one, depth + 1)
 
     def base(self, v):
@@ -2163,7 +2173,7 @@ class _Fault:
 
     def shaped(self):
         """Whether it has the form of a provider's error. An address as type is that of problem+json."""
-        return self.seen or self.name() != '' or self.type != '' and not re.search('://|^about:', self.type)
+        return not self.listed and (self.seen or self.name() != '' or self.type != '' and not re.search('://|^about:', self.type))
 
     def known(self):
         """Whether it is an error by what it says, although it does not have the form of one."""
@@ -2221,6 +2231,14 @@ def _fault_in(document):
     return nested
 
 
+def _besides(fault, e):
+    """Return the error with what the members beside it say, if it is a text alone: {"error":"text","status":400,"details":"text"}."""
+    if not fault.seen or fault.status or fault.type or fault.name():
+        return fault
+    whole = _fault_in(e)
+    return whole if whole.seen else fault
+
+
 def _shape_name(said):
     """Return the name of an AWS error without the namespace before it and the address after it."""
     return said.split(':')[0].split('#')[-1]
@@ -2229,6 +2247,11 @@ def _shape_name(said):
 def _is_failure(reason):
     """Whether a finish reason is an error. Such an answer is not complete, whatever preceded it."""
     return reason == 'error' or str(reason).lower() in _CATALOGUE['finishReasons']
+
+
+# The finish reasons of an answer that something cut, and which may end within the input of a call.
+_CUT_REASONS = {'length', 'max_tokens', 'max_output_tokens', 'model_length', 'model_context_window_exceeded', 'content_filter', 'safety', 'recitation',
+                'blocklist', 'prohibited_content', 'spii', 'refusal'}
 
 
 # The members of a chunk without choices that is not an error.
@@ -2270,7 +2293,7 @@ def _chat_error(e, name, failure):
     else:
         fault.read(groq)
     if fault.seen:
-        return fault.error()
+        return _besides(fault, e).error()
     marked = name == 'error' or e.get('object') == 'error'
     if marked or _is_aside(e):
         flat = _fault_in(e)
@@ -2292,7 +2315,7 @@ def _flat_fault(e):
     if not fault.seen:
         for key in ('code', 'message', 'status', 'retry_after'):
             fault.member(key, e.get(key))
-    return fault
+    return _besides(fault, e)
 
 
 def _error_in(body, headers):

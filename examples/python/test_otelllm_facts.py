@@ -204,6 +204,9 @@ class Reading(Case):
         def call(args):
             return chunk({'tool_calls': [{'index': 0, 'id': 'call_1', 'function': {'name': 'pay', 'arguments': args}}]})
 
+        def native(reason):
+            return event({'choices': [{'index': 0, 'delta': {}, 'finish_reason': 'stop', 'native_finish_reason': reason}]})
+
         text = event({'type': 'content_block_delta', 'index': 0, 'delta': {'type': 'text_delta', 'text': 'x'}})
         reason = event({'type': 'message_delta', 'delta': {'stop_reason': 'end_turn'}})
         for chunks, where, finish, end, invalid in (
@@ -214,6 +217,8 @@ class Reading(Case):
                 ([call('undefined'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
                 ([call('{"a'), DONE], URL, ['error'], 'eof', None),
                 ([DONE], URL, ['error'], 'terminal_event', None),
+                ([chunk({'content': 'x'}), native('MAX_TOKENS'), DONE], URL, ['MAX_TOKENS'], 'terminal_event', None),
+                ([chunk({'content': 'x'}), native('end_turn'), DONE], URL, ['stop'], 'terminal_event', None),
                 ([call('{"a'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
                 ([call('{}{}'), chunk({}, 'tool_calls'), DONE], URL, ['tool_calls'], 'terminal_event', 1),
                 ([text, reason], 'https://model.example/v1/messages', ['end_turn'], 'terminal_event', None),
