@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/otelllm/retry"
+	llm "github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // Every answer of a run breaks in every way after each of its events, and the following attempts are complete. Effects

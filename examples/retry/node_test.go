@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/built"
-	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
 	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/retry"
+	"github.com/otelllm/otelllm-go/test/built"
+	llm "github.com/otelllm/otelllm-go/test/faultyllm"
+	"github.com/otelllm/otelllm-go/test/nodeagent"
 )
 
 // nodeTask is a task of examples/node/retry-agent.mjs.

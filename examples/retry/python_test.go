@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/test/built"
+	llm "github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // runPython runs tasks in Python, several at a time, with the package's modules as scripts/packages puts them together. Its
