@@ -2714,8 +2714,11 @@ def _recording_of(error):
 
 def _unsent(method, url, body=lambda: None):
     """Return the error of a request that retry does not allow to be sent, or None. body returns its body, if that is known."""
-    call, protocol = _call.get(), next((p for p in _PROTOCOLS if url.path.endswith(p.path)), None)
-    if call is None or method.upper() != 'POST' or protocol is None:
+    call = _call.get()
+    if call is None or method.upper() != 'POST':
+        return None
+    protocol = next((p for p in _PROTOCOLS if url.path.endswith(p.path)), None)
+    if protocol is None:
         return None
     try:
         outputs = [_id(said) for said in protocol.history(json.loads(body()))[1]]
