@@ -80,6 +80,7 @@ _SCOPE = 'otelllm-facts'
 _log = logging.getLogger('otelllm_facts')
 _current = contextvars.ContextVar('otelllm_scope', default=None)  # the innermost _Stoppable
 _call = contextvars.ContextVar('otelllm_call', default=None)  # the model call that the package's retry watches
+_succeeded = []  # functions that are told the host of a request that went well, outside of the package's retry
 
 _lock = threading.RLock()  # of all counts and lists here; a finalizer may come back to it
 _numbers = random.Random()  # of ids; the application may seed the module's own
@@ -1051,6 +1052,7 @@ class _Recording:
         self.protocol, self.state, self.once, self.timeout = protocol, _State(), [None], timeout
         self.scope, self.around, self.call = _current.get(), sys.exc_info()[1], _call.get()
         self.run = self.scope.within if self.scope is not None else None
+        self.host = f'{host}:{port}' if port else host
         self.status = self.to_headers = self.headers = self.request_id = self.first = self.last = self.gap = None
         self.document = self.lost = self.over = self.skip = self.connected = False
         self.parts, self.data, self.held, self.closing, self.decoder, self.unzip, self.reused, self.peer = [], None, 0, False, None, None, None, None
@@ -1393,6 +1395,9 @@ class _Recording:
             self.span.set({'llm.abort.source': 'deadline'})
         self.tell()
         self.span.end(self.ended)
+        if self.call is None and not self.span.failed and 0 < (self.status or 0) < 400:
+            for told in tuple(_succeeded):
+                _safely(told, self.host)
 
     def tell(self):
         teller = self.run or self.call
@@ -2732,8 +2737,11 @@ def _recording_of(error):
 
 def _unsent(method, url, body=lambda: None):
     """Return the error of a request that retry does not allow to be sent, or None. body returns its body, if that is known."""
-    call, protocol = _call.get(), next((p for p in _PROTOCOLS if url.path.endswith(p.path)), None)
-    if call is None or method.upper() != 'POST' or protocol is None:
+    call = _call.get()
+    if call is None or method.upper() != 'POST':
+        return None
+    protocol = next((p for p in _PROTOCOLS if url.path.endswith(p.path)), None)
+    if protocol is None:
         return None
     try:
         outputs = [_id(said) for said in protocol.history(json.loads(body()))[1]]

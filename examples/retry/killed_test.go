@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,7 +198,7 @@ func (s *store) resume() (history []step) {
 
 // asked asks the person whether a call ran.
 func (s *store) asked(call *storedStep) bool {
-	paid := slices.Contains(s.lines("paid"), fmt.Sprint(invoiceOf(call.Arguments)))
+	paid := slices.Contains(s.lines("paid"), strconv.Itoa(invoiceOf(call.Arguments)))
 	s.append("asked", map[bool]string{true: "paid", false: "not paid"}[paid])
 	return paid
 }
@@ -207,7 +208,7 @@ func (s *store) pay(call step, invoice int) {
 	s.mayDie()
 	s.write("steps", &storedStep{ID: call.id, Arguments: call.arguments})
 	s.mayDie()
-	s.append("paid", fmt.Sprint(invoice))
+	s.append("paid", strconv.Itoa(invoice))
 	s.mayDie()
 	s.write("steps", &storedStep{ID: call.id, Arguments: call.arguments, Ended: true})
 	s.mayDie()

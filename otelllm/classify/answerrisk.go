@@ -39,7 +39,19 @@ func (j *judge) addResponse(k *risk, pos int) {
 
 // refused reports whether the provider did not accept the request: it refused it, or redirected the
 // client. A timeout or a server error does not show that.
-func (r *Request) refused() bool { return r.Status >= 300 && r.Status < 500 && r.Status != 408 }
+func (r *Request) refused() bool {
+	return r.redirected() || r.Status >= 400 && r.Status < 500 && r.Status != 408
+}
+
+// redirected reports whether the answer is that the request has to be sent to another place.
+func (r *Request) redirected() bool {
+	switch r.Status {
+	case 301, 302, 303, 307, 308:
+		return true
+	default:
+		return false
+	}
+}
 
 // continues reports whether the provider continues to process the request although its
 // stream is gone or never existed.
@@ -77,13 +89,13 @@ func (r *Request) cannotHaveAnswer() bool {
 		return true
 	case semconv.PhaseUnset, semconv.PhaseUnknown:
 	default:
-		return r.Status >= 300
+		return r.Status >= 400 || r.redirected()
 	}
 	switch r.Transport.Cause {
 	case semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout, semconv.TransportCauseWriteFailed:
 		return true
 	}
-	return r.Status >= 300 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
+	return r.Status >= 400 || r.redirected() || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
 		BeforeConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 

@@ -93,6 +93,7 @@ func TestProviderTools(t *testing.T) {
 		}), providerToolsNone},
 		{"a clean end without the last event", all(answers, offers("mcp"), func(r *Request) { r.Ended = semconv.StreamEndEOF }), providerToolsPossible},
 		{"nothing was sent", all(offers("mcp"), func(r *Request) { r.Status, r.Phase = 0, semconv.PhaseBeforeConnection }), providerToolsNone},
+		{"307: it was sent to another place", all(cut, offers("mcp"), status(307)), providerToolsNone},
 		{"399", all(cut, offers("mcp"), status(399)), providerToolsPossible},
 		{"400: it was refused", all(cut, offers("mcp"), status(400)), providerToolsNone},
 		{"499", all(cut, offers("mcp"), status(499)), providerToolsNone},
@@ -201,7 +202,7 @@ func TestSentAndNoAnswer(t *testing.T) {
 	barrenPhases := " before_connection awaiting_response "
 	for _, phase := range withUnset(semconv.PhaseValues()) {
 		named := phase != semconv.PhaseUnset && phase != semconv.PhaseUnknown
-		for _, status := range []int{0, 200, 399, 400, 503} {
+		for _, status := range []int{0, 200, 308, 399, 400, 503} {
 			r := Request{Phase: phase, Status: status}
 			sent := Yes
 			if status == 0 {
@@ -213,7 +214,7 @@ func TestSentAndNoAnswer(t *testing.T) {
 				}
 			}
 			assert.Equal(t, sent, r.sent(), "%s %d", phase, status)
-			barren := status >= 400 || named && strings.Contains(barrenPhases, " "+phase.String()+" ")
+			barren := status >= 400 || status == 308 || named && strings.Contains(barrenPhases, " "+phase.String()+" ")
 			assert.Equal(t, barren, r.cannotHaveAnswer(), "%s %d", phase, status)
 		}
 	}

@@ -665,6 +665,32 @@ class TestFrameworks(unittest.TestCase):
         self.assertEqual((unsafe.retry, unsafe.approve_unsafe_replay), (True, True))
         self.assertEqual(asked, ['visible_output', 'safe_auto_retry'])
 
+    def test_the_callers_of_a_host_have_a_budget_in_common(self):
+        down = [refused(503, 'overloaded')] * 400
+        m, budget = Model(self, *down), otelllm.RetryBudget()
+        for n in range(60):  # two retries each
+            with self.assertRaises(StatusError):
+                tenacity.Retrying(sleep=m.slept.append, **frameworks.tenacity(m.policy(budget=budget, attempts=3)))(m.ask)
+        self.assertEqual(m.requests, 160)
+        with self.assertRaises(StatusError) as raised:
+            m.ask()
+        self.assertFalse(self.openai_agents(m.policy(budget=budget, ask=lambda _: self.fail('asked')), raised.exception).retry)
+        other = Model(self, refused(503, 'overloaded'))
+        self.assertEqual(tenacity.Retrying(sleep=m.slept.append, **frameworks.tenacity(m.policy(budget=budget)))(other.ask), WHOLE)
+        m.server.answers = []
+        for _ in range(11):  # a tenth of a token each
+            self.assertEqual(m.ask(), WHOLE)
+        self.assertTrue(self.openai_agents(m.policy(budget=budget), raised.exception).retry)
+        self.assertFalse(self.openai_agents(m.policy(budget=budget), raised.exception).retry)
+
+    def test_a_call_that_succeeds_returns_the_tokens_that_it_took(self):
+        budget = otelllm.RetryBudget()
+        for _ in range(60):
+            m = Model(self, refused(503, 'overloaded'), refused(503, 'overloaded'))
+            retrying = tenacity.Retrying(sleep=m.slept.append, **frameworks.tenacity(m.policy(budget=budget)))
+            self.assertEqual(retrying(m.ask), WHOLE)
+            self.assertEqual(budget._taken, {})
+
     def test_pydantic_ai(self):
         m = Model(self, refused(503, 'overloaded'))
         hook = frameworks.pydantic_ai(m.policy())

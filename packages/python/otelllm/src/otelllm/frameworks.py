@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import weakref
 from typing import Any, Callable, Dict, Optional
 
+from . import facts
 from ._retry import Failure, RetryPolicy, _in_thread, failure_of, retry, retry_async
 
 
@@ -20,9 +22,9 @@ def openai_agents(policy: Optional[RetryPolicy] = None) -> Callable[[Any], Any]:
 
     The runner counts the attempts (max_retries), and repeats no streamed call that has shown anything. What the SDK calls unsafe to
     replay is asked for although it may look safe here, and only then approve_unsafe_replay is set. Of the policy it takes attempts,
-    backoff and ask.
+    backoff, budget and ask.
     """
-    policy = policy or RetryPolicy()
+    policy = _policy(policy)
 
     async def decide(context):
         from agents import RetryDecision
@@ -34,6 +36,7 @@ def openai_agents(policy: Optional[RetryPolicy] = None) -> Callable[[Any], Any]:
         if again is None:
             again = policy.ask(failure)
             again = (await again if inspect.isawaitable(again) else again) is True
+        again = again and policy.budget._take(_host_of(failure))
         return RetryDecision(retry=again, delay=failure.wait, reason=failure.verdict.get('llm.retry.reason'), approve_unsafe_replay=again and unsafe)
     return decide
 
@@ -78,11 +81,13 @@ def tenacity(policy: Optional[RetryPolicy] = None) -> Dict[str, Any]:
     The error of the last attempt is raised as it is. ask may not be a coroutine function. An answer that broke off without an error of the SDK
     is not noticed; otelllm.retry does that.
     """
-    policy = policy or RetryPolicy()
-    waits: Dict[int, float] = {}  # by the id of the state of the loop, between the two calls for one attempt
+    policy = _policy(policy)
+    loops: Any = weakref.WeakKeyDictionary()  # by their state: the wait, the host, and how many tokens were taken
 
     def again(state):
         if not state.outcome.failed:
+            if state in loops:
+                policy.budget._succeeded(*loops[state][1:])
             return False
         failure = failure_of(state.outcome.exception())
         if failure is None:
@@ -92,17 +97,40 @@ def tenacity(policy: Optional[RetryPolicy] = None) -> Dict[str, Any]:
             return False
         if decision is None:
             decision = policy.ask(failure) is True
-        if decision:
-            waits[id(state)] = failure.wait
-        return decision
-    return {'retry': again, 'wait': lambda state: waits.pop(id(state), 0.0), 'reraise': True}
+        host = _host_of(failure)
+        if decision and policy.budget._take(host):
+            loops[state] = failure.wait, host, loops[state][2] + 1 if state in loops else 1
+            return True
+        return False
+    return {'retry': again, 'wait': lambda state: loops[state][0] if state in loops else 0.0, 'reraise': True}
+
+
+_budgets: Any = weakref.WeakSet()  # of the policies of frameworks that do not tell that a call went well
+
+
+def _went_well(host):
+    for budget in tuple(_budgets):
+        budget._succeeded(host, 0)
+
+
+facts._succeeded.append(_went_well)
+
+
+def _policy(policy):
+    policy = policy or RetryPolicy()
+    _budgets.add(policy.budget)
+    return policy
+
+
+def _host_of(failure):
+    return facts._recording_of(failure.error).host
 
 
 def _next(policy, failure: Failure, attempts: int, careful=False):
     """Return the failure with what is known of the next attempt, and whether to make it: None to ask."""
     wait = max(failure.after, policy.backoff_of(attempts))
     failure = dataclasses.replace(failure, attempts=attempts, wait=wait)
-    if failure.safety == 'no_retry' or attempts >= policy.attempts:
+    if failure.safety == 'no_retry' or attempts >= policy.attempts or not policy.budget._has(_host_of(failure)):
         return failure, False
     if failure.safety == 'safe_auto_retry' and not careful:
         return failure, True
