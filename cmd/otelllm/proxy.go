@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/session"
@@ -319,7 +320,8 @@ func logVerdict(log *slog.Logger, span ptrace.Span) {
 	_, isRun := attrs.Get(string(semconv.RunOutcomeKey))
 	_, inRun := attrs.Get(string(semconv.RunIDKey))
 	class, failed := attrs.Get(string(semconv.FailureClassKey))
-	if !isRun && (inRun || !failed || span.Kind() != ptrace.SpanKindServer) {
+	ownParent := !span.ParentSpanID().IsEmpty() && !engine.HasRemoteParent(span)
+	if !isRun && (inRun || !failed || ownParent) {
 		return
 	}
 	what := "request"
