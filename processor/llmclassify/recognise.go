@@ -66,6 +66,8 @@ type found struct {
 	at    int // of the span among all of the call
 	size  int
 	item  *trace.Item // once arrivals was called
+
+	oneSource bool // see [Config.OneSource]
 }
 
 // scopeSpans is a ScopeSpans with LLM spans.
@@ -141,8 +143,8 @@ func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.T
 				b.size += size
 				trace := b.traceOf(owner, id)
 				b.counts[trace]++
-				b.counted[trace] = b.counted[trace] || announces(&head)
-				b.found = append(b.found, found{span, head, by, from, trace, i, b.spans + i, size, nil})
+				b.counted[trace] = b.counted[trace] || announces(&head) || p.cfg.OneSource && comesLast(&head)
+				b.found = append(b.found, found{span, head, by, from, trace, i, b.spans + i, size, nil, p.cfg.OneSource})
 			}
 			b.spans += ss.Spans().Len()
 		}
@@ -187,7 +189,8 @@ func (b *batch) traceOf(owner int, id pcommon.TraceID) int {
 // fill writes what was found into its item.
 func (f *found) fill(it *trace.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
-	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
+	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred && !f.oneSource
+	it.Last = f.oneSource && comesLast(&f.head)
 	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
 	it.Start, it.End = trace.Clock(f.span.StartTimestamp()), trace.Clock(f.span.EndTimestamp())
 	if announces(&f.head) {
@@ -212,6 +215,10 @@ func (f *found) fill(it *trace.Item) {
 func announces(head *dialect.Head) bool {
 	return head.Requests.Observed() && head.Tools.Observed() && !head.Inferred
 }
+
+// comesLast reports whether a span is that of a run of which, from one source, nothing comes later but requests
+// that it announces.
+func comesLast(head *dialect.Head) bool { return head.Inferred && head.Requests.Observed() }
 
 // empty reports whether a response may have reached its end with nothing in it. It
 // is quick, and may report that of one with something in it.

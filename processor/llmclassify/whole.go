@@ -144,8 +144,9 @@ func (l *lane) judgeWhole(q *partition, w *wholeTrace) bool {
 	for _, i := range trace.JudgingOrder(w.releases) {
 		release := &w.releases[i]
 		l.releaser.open(release)
-		d := l.releaser.judgeAndStamp(release, semconv.TriggerComplete)
-		if v, ok := endingOf(release, &d, semconv.TriggerComplete); ok {
+		trigger := triggerOf[release.Reason]
+		d := l.releaser.judgeAndStamp(release, trigger)
+		if v, ok := endingOf(release, &d, trigger); ok {
 			q.whole.endings = append(q.whole.endings, v)
 		}
 	}

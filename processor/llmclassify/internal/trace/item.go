@@ -62,6 +62,8 @@ type Item struct {
 	// Yields: the run that it is or names is a run only where no other LLM span is above
 	// that. Otherwise it is a part, and its requests and tools belong to what is above it.
 	Yields bool
+	// Last: it is a run's, and nothing of the run comes after it but requests that it announces.
+	Last bool
 	// Unexplained: its result may be explained by spans of other services, which arrive
 	// later than those of its run. See Config.Explained.
 	Unexplained bool
