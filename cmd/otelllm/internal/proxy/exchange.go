@@ -35,11 +35,13 @@ type exchange struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	failure  error // what the upstream did; nil: it did not fail
-	status   int   // of the response; 0: no response came
-	answered bool  // the headers of the response have come
-	cut      bool  // the server is ending, and has cut this exchange
-	tunnel   *tunnel
+	failure       error       // what the upstream did; nil: it did not fail
+	status        int         // of the response; 0: no response came
+	answered      bool        // the headers of the response have come
+	conn          *clientConn // upstream; nil: there is none so far
+	informational int         // responses before the response
+	cut           bool        // the server is ending, and has cut this exchange
+	tunnel        *tunnel
 }
 
 type exchangeKey struct{}
@@ -168,7 +170,7 @@ func (x *exchange) failed(err error) {
 func (x *exchange) begins() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.failure, x.answered, x.sticky = nil, false, nil
+	x.failure, x.answered, x.sticky, x.conn, x.informational = nil, false, nil, nil, 0
 }
 
 // breakOff breaks the client's connection off in the way in which the upstream's broke off.
@@ -264,6 +266,9 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 
 // WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.exchange.gotInformational()
+	}
 	if status >= 200 {
 		h := w.Header()
 		for _, name := range []string{"Date", "Content-Type"} {

@@ -179,7 +179,12 @@ func (s *span) SetAttributes(attrs ...attribute.KeyValue) {
 // AddEvent implements trace.Span.
 func (s *span) AddEvent(name string, options ...trace.EventOption) {
 	config := trace.NewEventConfig(options...)
-	s.change(func() { s.events = append(s.events, event{name, config.Timestamp(), config.Attributes()}) })
+	s.change(func() {
+		if s.events == nil {
+			s.events = make([]event, 0, 4) // those of a text answer
+		}
+		s.events = append(s.events, event{name, config.Timestamp(), config.Attributes()})
+	})
 }
 
 // AddLink implements trace.Span. A link of a request is to its run, which is known only once the
