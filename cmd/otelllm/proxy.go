@@ -249,16 +249,8 @@ type serveOptions struct {
 	forgotten   func([]report.Record) // gets what there is no room for; may be nil
 }
 
-// ballast is memory that is never written to, so that none of it is resident. It counts as in use
-// where the garbage collector decides when to run: with the few MiB that a proxy needs it would
-// run every few dozen requests. With more in use it makes no difference.
-var ballast []byte //nolint:unused // it is there to be there
-
-const ballastBytes = 8 << 20
-
 // serve starts a session and the proxy, on ln, which the proxy closes.
 func serve(ctx context.Context, ln net.Listener, o serveOptions) (*served, error) {
-	ballast = make([]byte, ballastBytes)
 	endpoint, err := session.EndpointFromEnv()
 	if err != nil {
 		return nil, err
