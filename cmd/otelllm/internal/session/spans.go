@@ -110,13 +110,13 @@ type span struct {
 	// Everything below is guarded by mu until the span has ended, and does not change then.
 	context, parent trace.SpanContext
 	recording       bool
-	name      string
-	end       time.Time
-	status    codes.Code
-	message   string
-	attrs     []attribute.KeyValue // the last one of a key counts
-	events    []event
-	links     []trace.Link
+	name            string
+	end             time.Time
+	status          codes.Code
+	message         string
+	attrs           []attribute.KeyValue // the last one of a key counts
+	events          []event
+	links           []trace.Link
 }
 
 // event is an event of a span.
