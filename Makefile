@@ -12,7 +12,7 @@ OTELLLM := $(BUILD)/otelllm
 
 # The modules with code of ours. bench is compiled and linted, and its benchmarks are run by hand. Of those under
 # internal/tools these two have code; the others pin versions.
-MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm cmd/otelllm/internal/page/browser examples deploy/collector
+MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm cmd/otelllm/internal/page/browser examples test deploy/collector
 TOOL_MODULES := internal/tools/release internal/tools/configschema
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
@@ -62,21 +62,21 @@ demo: ## break an agent's stream in every way and read the verdicts; V=1 prints 
 	@echo
 	@$(OTELLLM) demo
 	@echo
-	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart examples ./quickstart
+	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart test ./quickstart
 	@$(BUILD)/quickstart -root . -otlp "$(OTLP)" $(if $(V),-v)
 	@echo
 	@echo "Every case: make demo V=1. Your own agent: $(OTELLLM) run -- COMMAND"
 
 .PHONY: demo-collector
 demo-collector: $(COLLECTOR) ## the same cases through a real Collector
-	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart examples ./quickstart
+	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart test ./quickstart
 	@$(BUILD)/quickstart -root . -collector $(COLLECTOR) -out $(BUILD)/demo-collector -otlp "$(OTLP)" $(if $(V),-v)
 
 .PHONY: demo-jaeger
 demo-jaeger: jaeger-has-no-pages $(JAEGER) ## the demo with a real Jaeger, and the links to open; JAEGER=path for a released one, with web pages
-	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/quickstart examples ./quickstart
+	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/quickstart test ./quickstart
 	@$(PLAIN) scripts/compile demo-jaeger $(OTELLLM) cmd/otelllm .
-	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/demo-with-jaeger examples ./jaeger
+	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/demo-with-jaeger test ./jaeger
 	@$(BUILD)/demo-with-jaeger -root . -jaeger "$(JAEGER)" $(DEMO_JAEGER_FLAGS)
 
 .PHONY: jaeger-has-no-pages
@@ -109,8 +109,8 @@ test-full: download ## every case of the tests of which `make test` runs a sampl
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
-	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
+	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
+	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./e2e/program ./e2e/fleet
 
 # Of Node only npm is needed: Node itself is among the packages, where it comes as one.
@@ -124,12 +124,12 @@ $(NODE_PACKAGES): examples/node/package.json examples/node/package-lock.json exa
 
 .PHONY: node-matrix
 node-matrix: $(COLLECTOR) $(NODE_PACKAGES) otelllm ## agents in Node under others' instrumentations, fault by fault, and the incidents, against their pages; UPDATE=1 writes them
-	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_NODE=1 \
+	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_NODE=1 \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations ./incidents $(if $(UPDATE),-update)
 
 .PHONY: python-matrix
 python-matrix: $(COLLECTOR) otelllm ## agents in Python with otelllm_facts.py, fault by fault, against their page; UPDATE=1 writes it. Needs Debian's python3-httpx and python3-aiohttp
-	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_PYTHON=1 \
+	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_PYTHON=1 \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run Python ./e2e/instrumentations $(if $(UPDATE),-update)
 
 .PHONY: otelllm
@@ -138,27 +138,27 @@ otelllm: ## the program otelllm
 
 # Not npm ci: it refuses a lock file with optional packages of other systems that a registry lacks. The versions are those
 # of the lock file here, too.
-AGENT_PACKAGES := examples/agents/node_modules/.package-lock.json
+AGENT_PACKAGES := test/agents/node_modules/.package-lock.json
 .PHONY: agents-packages
 agents-packages: $(AGENT_PACKAGES) ## the published agents that are tried, from npm: 2 GB
 
-$(AGENT_PACKAGES): examples/agents/package.json examples/agents/package-lock.json examples/agents/.npmrc
-	cd examples/agents && npm install --no-save --ignore-scripts --loglevel=error
+$(AGENT_PACKAGES): test/agents/package.json test/agents/package-lock.json test/agents/.npmrc
+	cd test/agents && npm install --no-save --ignore-scripts --loglevel=error
 	@touch $@
 
 .PHONY: agents-matrix
 agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few, TESTFLAGS='-run TestTelemetry/codex/r500' for one; UPDATE=1 writes their pages, RECORD=FOLDER what they export
-	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 150m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update) \
+	cd test && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 150m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update) \
 		$(if $(RECORD),-record "$(abspath $(RECORD))")
 
 .PHONY: agents-matrix-pages
 agents-matrix-pages: ## the pages of published agents once more, from what was played before; REPLAY=FOLDER judges what RECORD kept there again
-	cd examples && $(PLAIN) $(GO) test -count=1 -run 'TestResults|TestReplay' ./e2e/agents -update $(if $(REPLAY),-replay "$(abspath $(REPLAY))")
+	cd test && $(PLAIN) $(GO) test -count=1 -run 'TestResults|TestReplay' ./e2e/agents -update $(if $(REPLAY),-replay "$(abspath $(REPLAY))")
 
 .PHONY: agents-matrix-short
 agents-matrix-short: otelllm ## a few faults of three published agents and of programs in Python, in two minutes: 580 MB of packages
 	@scripts/agents-short $(BUILD)/agents-short
-	@cd examples && AGENT_PACKAGES="$(CURDIR)/$(BUILD)/agents-short" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) \
+	@cd test && AGENT_PACKAGES="$(CURDIR)/$(BUILD)/agents-short" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) \
 		$(GO) test -count=1 -timeout 10m -parallel 3 -short -run '^Test(Agents|Telemetry|Programs|CodexOverWebSocket|Hosts)$$/(codex|gemini|continue|_)' $(TESTFLAGS) ./e2e/agents
 
 .PHONY: validate
@@ -181,7 +181,7 @@ dashboards-shot: $(COLLECTOR) ## draws the dashboards for docs/operate over 8 mi
 # What the demo's agents record. Whether its verdicts are right is for `make demo-collector` to say.
 $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 	@echo "validate: running the demo for its traces"
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
+	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	@$(BUILD)/quickstart -root . -collector $(COLLECTOR) -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
 
 EYES ?= 12m
@@ -201,23 +201,24 @@ incidents: ## scripted incidents and 200 quiet hours played to the alerts by pro
 
 .PHONY: soak
 soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
+	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
 	@$(BUILD)/soak -root . -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
 
 .PHONY: endurance
 endurance: $(COLLECTOR) ## half an hour of agents with attackers beside them, kills, a backend that is unwell and a full disk, against bars; SOAK=short in 4 minutes, SEED=n, SOAKFLAGS=-help
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
+	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
 	@$(BUILD)/soak -root . -endurance -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
 
 .PHONY: oracle
 oracle: ## every client over every stream cut at every byte, what it gave against what is recorded; minutes. ORACLEFLAGS=-help
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle
+	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle
 	@$(BUILD)/oracle -seed $(SEED) $(ORACLEFLAGS)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
 	@scripts/check-paths
+	@scripts/check-rooms
 	@MODULES="$(MODULES) bench $(TOOL_MODULES)" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: apidiff

@@ -16,7 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// ciOptions are the flags for what continuous integration shows.
+// ciOptions are the flags for the reports to continuous integration.
 type ciOptions struct {
 	junit  string
 	github bool
@@ -39,7 +39,7 @@ func (o *ciOptions) open() error {
 	return nil
 }
 
-// write writes what is asked for. Annotations go to w.
+// write writes the requested reports. Annotations go to w.
 func (o *ciOptions) write(w io.Writer, how *ending, records []report.Record) error {
 	var errs []error
 	if o.junit != "" {
@@ -67,7 +67,7 @@ func title(r *report.Record) string {
 	return strings.Join(parts, " ")
 }
 
-// problem returns what is wrong with a run; "" for nothing.
+// problem returns the problem of a run in words; "" for none.
 func problem(r *report.Record) string {
 	switch warning := text(r, semconv.RunWarningKey); {
 	case !well(r):
@@ -129,8 +129,8 @@ func writeJUnit(w io.Writer, records []report.Record) error {
 // maxAnnotations is how many annotations GitHub shows of a step.
 const maxAnnotations = 10
 
-// annotate prints GitHub's commands for annotations: an error for a run that did not end well, a
-// warning for one that has a warning.
+// annotate prints GitHub's commands for annotations: an error for a run that did not end well, a warning for a run that has
+// a warning.
 func annotate(w io.Writer, records []report.Record) {
 	n := 0
 	for i := range records {
@@ -150,7 +150,7 @@ func annotate(w io.Writer, records []report.Record) {
 	}
 }
 
-// What GitHub's commands escape.
+// The characters that GitHub's commands escape.
 var (
 	escapeData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	escapeProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
@@ -179,7 +179,7 @@ func addStepSummary(path string, how *ending, records []report.Record) error {
 	return errors.Join(err, f.Close())
 }
 
-// escapeCell makes a foreign name a cell of a table in Markdown, and nothing else.
+// escapeCell makes a foreign name a cell of a table in Markdown, without any markup.
 func escapeCell(s string) string {
 	var b strings.Builder
 	for _, r := range s {

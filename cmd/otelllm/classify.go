@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// sourcesHelp is the part of the help that classify and check have in common.
+// sourcesHelp is the part of the help that classify and check share.
 const sourcesHelp = `Sources are files, - for standard input, and traces in a backend:
 
   jaeger://host:port/TRACEID   from Jaeger 2, over HTTP; jaeger+https:// over HTTPS
@@ -52,8 +52,7 @@ func (s *sources) addFlags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&s.maxMiB, "max-mib", input.DefaultMaxBytes>>20, "`MiB` of spans, as protobuf, that are read at most")
 }
 
-// read reads the traces. Bad reports whether something of the input could not be read; it
-// is on stderr then.
+// read reads the traces. Bad reports whether a part of the input could not be read, which is then on stderr.
 func (s *sources) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (traces []*input.Trace, bad bool, err error) {
 	o := input.Options{Stdin: stdin, MaxBytes: int64(s.maxMiB) << 20, Report: func(p *input.Problem) {
 		bad = bad || !p.Skipped
@@ -150,7 +149,7 @@ func (o *classifyOptions) run(ctx context.Context, stdin io.Reader, stdout, stde
 	return err
 }
 
-// judgeTraces replaces the spans of the traces by themselves with their verdicts.
+// judgeTraces replaces the spans of the traces by the same spans with their verdicts.
 func judgeTraces(ctx context.Context, again bool, traces []*input.Trace) error {
 	var todo []ptrace.Traces
 	spans := make(map[pcommon.TraceID]int)
@@ -180,8 +179,7 @@ func judgeTraces(ctx context.Context, again bool, traces []*input.Trace) error {
 	return nil
 }
 
-// judged reports whether a span of the trace has a verdict that is not only the recording
-// client's own.
+// judged reports whether a span of the trace has a verdict, other than the recording client's own.
 func judged(t *input.Trace) bool {
 	for span := range t.All() {
 		by, ok := span.Attributes().Get(string(semconv.ClassificationTriggerKey))

@@ -20,8 +20,7 @@ import (
 // byAgent is the value of --by that groups runs by the agent and its version.
 const byAgent = "agent"
 
-// agentGroup is what became of the runs of one version of an agent, and of its model calls that
-// belong to no run.
+// agentGroup counts the outcomes of the runs of one version of an agent, and of its model calls that belong to no run.
 type agentGroup struct {
 	Agent    string         `json:"agent"`
 	Version  string         `json:"version,omitempty"` // "": not recorded
@@ -59,8 +58,8 @@ func groupAgents(records []report.Record) []*agentGroup {
 	})
 }
 
-// agentOf returns the agent of a record and its version: the name of the run, or else the product
-// of the first user agent, or else the service. The version is that of the first user agent.
+// agentOf returns the agent of a record and its version: the name of the run, or else the product of the first user agent,
+// or else the service. The version is from the first user agent.
 func agentOf(r *report.Record) (agent, version string) {
 	var product string
 	for _, part := range append([]report.Record{*r}, r.Requests...) {

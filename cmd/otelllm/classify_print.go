@@ -15,8 +15,7 @@ type shown struct {
 	lone bool
 }
 
-// printVerdicts prints one line for each run and for each model call without one, and each
-// failure as an operator reads it.
+// printVerdicts prints one line for each run and for each model call without one, and each failure as an operator reads it.
 func printVerdicts(p *report.Printer, traces []*input.Trace) {
 	var all []shown
 	runs, lone, failed := 0, 0, 0

@@ -38,9 +38,8 @@ func (e *ending) openAtEnd(r *report.Record) bool {
 	return text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.At.Add(-grace))
 }
 
-// correct returns the records with what the command's end says of them. A client that has crashed
-// or was killed has cancelled nothing, and an answer that is a redirect was none, unless
-// something followed.
+// correct returns the records, corrected by the end of the command: a client that crashed or was killed cancelled nothing,
+// and a redirect without a later request is no answer.
 func (e *ending) correct(records []report.Record) []report.Record {
 	records = slices.Clone(records)
 	for i := range records {
@@ -51,7 +50,7 @@ func (e *ending) correct(records []report.Record) []report.Record {
 			amend(r, semconv.RunOutcomeIncomplete, semconv.ClassRunAbandoned, semconv.CauseProcessDied, semconv.OriginUnknown, why)
 			r.Requests = slices.Clone(r.Requests)
 			for k := range r.Requests {
-				if q := &r.Requests[k]; e.openAtEnd(q) { // this alone is known of the request: its reader closed it
+				if q := &r.Requests[k]; e.openAtEnd(q) { // the end of the client is the only known fact about the request
 					amend(q, semconv.RunOutcomeUnset, semconv.ClassLocalAbort, semconv.CauseConsumerClosed, semconv.OriginLocal, why)
 				}
 			}
@@ -63,7 +62,7 @@ func (e *ending) correct(records []report.Record) []report.Record {
 	return records
 }
 
-// amend replaces the verdict of a record. What led to the old one goes.
+// amend replaces the verdict of a record, and drops the evidence of the old one.
 func amend(r *report.Record, outcome semconv.RunOutcome, class semconv.Class, cause semconv.Cause, origin semconv.Origin, summary string) {
 	r.Attributes = maps.Clone(r.Attributes) // which others read
 	for key, value := range map[string]fmt.Stringer{
@@ -82,7 +81,7 @@ func amend(r *report.Record, outcome semconv.RunOutcome, class semconv.Class, ca
 	}
 }
 
-// answering says what the model was doing.
+// answering says that the model was answering.
 func answering(r *report.Record) string {
 	if model := text(r, otelsemconv.GenAIRequestModelKey); model != "" {
 		return report.Printable(model) + " was answering"
@@ -98,8 +97,7 @@ func (e *ending) how() string {
 	return fmt.Sprintf("exited %d", e.Code)
 }
 
-// words say how the command ended; "" if there is nothing to say. AllWell: every model call was
-// answered.
+// words say how the command ended; "" if there is nothing to say. AllWell: every model call was answered.
 func (e *ending) words(records []report.Record, allWell bool) string {
 	name := report.Printable(e.name)
 	switch {
@@ -118,7 +116,7 @@ func (e *ending) words(records []report.Record, allWell bool) string {
 	}
 }
 
-// doing says what was going on at a moment: an answer, or tools that it had asked for.
+// doing names the activity at a moment: an answer, or tools that it had asked for.
 func (e *ending) doing(records []report.Record, at time.Time) string {
 	var last *report.Record
 	for i := range records {

@@ -84,7 +84,7 @@ func (o *explainOptions) explain(ctx context.Context, stdin io.Reader, stdout, s
 	return err
 }
 
-// records reads the sources: those with records as they are, and traces with their verdicts.
+// records reads the sources: files of records as they are, and traces with their verdicts.
 func (o *explainOptions) records(ctx context.Context, stdin io.Reader, stderr io.Writer) (records []report.Record, bad bool, err error) {
 	files, err := input.Files(o.names)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *explainOptions) records(ctx context.Context, stdin io.Reader, stderr io
 	o.names = traces
 	all, bad, err := o.read(ctx, stdin, stderr)
 	if err != nil {
-		if len(records) > 0 { // an empty file beside what was read
+		if len(records) > 0 { // an empty file beside the records
 			return records, true, nil
 		}
 		return nil, false, err
@@ -118,8 +118,8 @@ func (o *explainOptions) records(ctx context.Context, stdin io.Reader, stderr io
 	return append(records, slices.Concat(recordsOf(all)...)...), bad, nil
 }
 
-// recordsIn returns the records of a file. It reports false for a file of another form, for
-// standard input, and for a trace in a backend.
+// recordsIn returns the records of a file. It reports false for a file of another form, for standard input, and for a trace
+// in a backend.
 func recordsIn(name string) ([]report.Record, bool, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) || name == "-" {

@@ -15,10 +15,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// failOn are outcomes and classes.
+// failOn is a set of outcomes and classes.
 type failOn map[string]bool
 
-// parseFailOn checks the names that --fail-on is given.
+// parseFailOn checks the names of --fail-on.
 func parseFailOn(names []string) (failOn, error) {
 	set := failOn{}
 	for _, name := range names {
@@ -39,8 +39,8 @@ func parseFailOn(names []string) (failOn, error) {
 const (
 	// interrupted is short for the class of interrupted streams.
 	interrupted = "interrupted"
-	// anything is whatever keeps the summary from saying "ok": every outcome but succeeded,
-	// recovered and waiting, what is not known, a warning, and a command without any model call.
+	// anything matches whenever the summary does not say "ok": every outcome but succeeded, recovered and waiting, an
+	// unknown outcome, a warning, and a command without any model call.
 	anything = "any"
 )
 
@@ -57,8 +57,8 @@ func valueNames[T fmt.Stringer](values []T) []string {
 	return list
 }
 
-// matching returns the name that a run, or a call that belongs to no run, matches; "" for none. A
-// failure from which the run recovered does not count, unless recovered does.
+// matching returns the name that a run, or a call that belongs to no run, matches; "" for none. A failure from which the
+// run recovered does not count, unless recovered does.
 func (f failOn) matching(r *report.Record) string {
 	for _, name := range []string{text(r, semconv.RunOutcomeKey), text(r, semconv.FailureClassKey)} {
 		if f[name] {
@@ -71,8 +71,8 @@ func (f failOn) matching(r *report.Record) string {
 	return ""
 }
 
-// tally takes every record once: for --json and --fail-on, also those for which there is no
-// room in memory until the end. It is safe for concurrent use.
+// tally takes every record once, for --json and --fail-on, including records that there is no room for in memory until the
+// end. It is safe for concurrent use.
 type tally struct {
 	failOn failOn
 
@@ -108,8 +108,8 @@ func (t *tally) take(records []report.Record) {
 	}
 }
 
-// write writes one record a line, unless that is what was written of it last: the last line of
-// a span counts. What was written stays if this process is killed.
+// write writes each record as a line, unless it equals the last line of the same span: the last line of a span counts.
+// Written lines stay if this process is killed.
 func (t *tally) write(records []report.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,13 +134,13 @@ func (t *tally) write(records []report.Record) {
 		return
 	}
 	if _, t.err = t.file.Write(lines.Bytes()); t.err == nil {
-		_ = t.file.Sync() // pipes have no such thing
+		_ = t.file.Sync() // not possible for a pipe
 	}
 }
 
 var seed = maphash.MakeSeed()
 
-// close closes the file. It returns what matches --fail-on, and what went wrong with the file.
+// close closes the file. It returns the name that matches --fail-on, and the first error of the file.
 func (t *tally) close() (matched string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,17 +8,16 @@ import (
 	"path/filepath"
 )
 
-// createOutput creates a file for runs, which name models and tools of this user: no other user
-// may read it.
+// createOutput creates a file for runs, which name models and tools of this user: no other user may read it.
 func createOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 }
 
-// probeBytes is more than what a file system keeps beside a small file for free.
+// probeBytes is more than the space that a file system keeps beside a small file for free.
 const probeBytes = 64 << 10
 
-// probe reports whether a file that was just created can be written to: a full disk is an error
-// before the command starts. What is no regular file is not tried.
+// probe reports whether a new file can be written to: a full disk is an error before the command starts. Only regular files
+// are tried.
 func probe(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -28,9 +27,8 @@ func probe(f *os.File) error {
 	return errors.Join(err, f.Sync(), f.Truncate(0))
 }
 
-// replaceOutput writes a file for runs anew, so that at any moment all of the old one or all of
-// the new one is there, whatever happens to this process. What is no regular file is written
-// where it is.
+// replaceOutput replaces a file for runs, so that at any moment all of the old one or all of the new one is there, even if
+// this process is killed. A file that is not regular is written in place.
 func replaceOutput(path string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target

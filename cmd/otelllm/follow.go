@@ -13,8 +13,7 @@ type follower struct {
 	stop, stopped chan struct{}
 }
 
-// follow calls ended with the runs that have ended, whenever there are some: a run of which more
-// becomes known later comes again.
+// follow calls ended with the runs that have ended, whenever there are some: a run with later changes comes again.
 func follow(store *runs.Store, ended func([]report.Record)) *follower {
 	f := &follower{stop: make(chan struct{}), stopped: make(chan struct{})}
 	go f.run(store, ended)

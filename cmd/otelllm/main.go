@@ -1,5 +1,5 @@
-// Otelllm says why the model streams of an agent broke, and whether a retry is safe: for
-// agents in any language, without a Collector.
+// Otelllm says why the model streams of an agent broke, and whether a retry is safe: for agents in any language, without a
+// Collector.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	// Packages write to this log what a peer has sent: net/http, for example, the bytes of a
-	// response without a request for it. This program has its own log.
+	// Packages write text of a peer to this log: net/http, for example, the bytes of a response without a request for it.
+	// This program has its own log.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -43,8 +43,8 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// withPage returns the arguments with "--page :4320" as "--page=:4320": the address is optional, and
-// then a flag takes no word of its own. What is behind "--" is a command's.
+// withPage returns the arguments with "--page :4320" as "--page=:4320": the address is optional, and then a flag takes no
+// word of its own. Arguments behind "--" belong to a command.
 func withPage(args []string) []string {
 	for i := 0; i+1 < len(args) && args[i] != "--"; i++ {
 		if args[i] != "--page" {

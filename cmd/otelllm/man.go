@@ -58,8 +58,8 @@ func preformatted(b *strings.Builder, text string) {
 	fmt.Fprintf(b, ".nf\n%s\n.fi\n", roff(text))
 }
 
-// roff returns a text that roff prints as it is: a backslash, a hyphen and a dot or a quote at the beginning of a line
-// mean something there.
+// roff returns a text that roff prints as it is: a backslash, a hyphen and a dot or a quote at the beginning of a line mean
+// something there.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

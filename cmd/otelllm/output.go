@@ -20,17 +20,17 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
-// keepBytes bounds what --keep has on the disk.
+// keepBytes bounds the files of --keep.
 const keepBytes = 64 << 20
 
-// outputOptions are the flags for where runs go besides.
+// outputOptions are the flags for further outputs of runs.
 type outputOptions struct {
 	report string
 	keep   string
 	page   string // an address; "" for none
 }
 
-// defaultPage is where the page is, unless another program has that port.
+// defaultPage is the address of the page, unless another program has that port.
 const defaultPage = "127.0.0.1:4319"
 
 func (o *outputOptions) flags(cmd *cobra.Command) {
@@ -43,10 +43,10 @@ func (o *outputOptions) flags(cmd *cobra.Command) {
 	_ = f.MarkHidden("no-page")                                    // it exists
 }
 
-// looksAtRuns reports whether runs are looked at that have been judged before.
+// looksAtRuns reports whether an output shows runs that were judged earlier.
 func (o *outputOptions) looksAtRuns() bool { return o.report != "" || o.page != "" }
 
-// outputs are where runs go besides.
+// outputs are further outputs of runs.
 type outputs struct {
 	log      *slog.Logger
 	report   string       // a path; "" for none
@@ -55,7 +55,7 @@ type outputs struct {
 	page     *http.Server // nil: none
 }
 
-// open opens the files, so that what cannot be written is an error at the start.
+// open opens the files, so that an output that cannot be written is an error at the start.
 func (o *outputOptions) open(ctx context.Context, log *slog.Logger) (*outputs, error) {
 	out := &outputs{log: log}
 	var err error
@@ -86,7 +86,7 @@ func (o *outputs) sink(td ptrace.Traces) {
 	}
 }
 
-// openPage listens for the page, so that an address that cannot be had is an error at the start.
+// openPage listens for the page, so that an unavailable address is an error at the start.
 func (o *outputOptions) openPage() (net.Listener, error) {
 	if o.page == "" {
 		return nil, nil
@@ -111,7 +111,7 @@ func (o *outputOptions) openPage() (net.Listener, error) {
 	return ln, nil
 }
 
-// servePage serves the page of a store, and returns its address; "" if there is to be none.
+// servePage serves the page of a store, and returns its address; "" without a page.
 func (o *outputs) servePage(store *runs.Store) string {
 	if o.listener == nil {
 		return ""
@@ -139,7 +139,7 @@ func (o *outputs) writeReport(records []report.Record) error {
 	return replaceOutput(o.report, func(w io.Writer) error { return page.WriteReport(w, records) })
 }
 
-// abandon closes what is open.
+// abandon closes all open outputs.
 func (o *outputs) abandon(ctx context.Context) error {
 	var errs []error
 	if o.page != nil {

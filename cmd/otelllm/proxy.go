@@ -32,8 +32,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// closePatience is how long a command waits at its end until everything is judged and
-// exported.
+// closePatience is how long a command waits at its end until everything is judged and exported.
 const closePatience = 30 * time.Second
 
 // proxyOptions are the flags of `otelllm proxy`.
@@ -106,7 +105,7 @@ func (o *proxyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	outputs, err := o.output.open(ctx, log) // which empties the files: after what may fail first
+	outputs, err := o.output.open(ctx, log) // which empties the files: after everything that may fail first
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -175,8 +174,8 @@ func (o *proxyOptions) listener() (net.Listener, string, error) {
 	return ln, "http", nil
 }
 
-// parseProxyUpstreams returns the upstreams of --upstream, and those of the providers that
-// are not among them, unless one takes all others.
+// parseProxyUpstreams returns the upstreams of --upstream, and the upstreams of other providers, unless one takes all
+// others.
 func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 	var list []proxy.Upstream
 	for _, value := range values {
@@ -209,7 +208,7 @@ func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 		}
 	}
 	if slices.ContainsFunc(list, isCatchAll) {
-		// What has no name in its path is for that upstream, and so are its credentials.
+		// A request without a name in its path is for that upstream, and so are its credentials.
 		return slices.DeleteFunc(list, func(u proxy.Upstream) bool { return u.Provider != "" }), nil
 	}
 	for _, r := range agents.DefaultRoutes() {
@@ -220,33 +219,33 @@ func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 	return list, nil
 }
 
-// isCatchAll reports whether an upstream is that of all requests that no other matches.
+// isCatchAll reports whether an upstream takes all requests that no other matches.
 func isCatchAll(u proxy.Upstream) bool { return u == proxy.Upstream{URL: u.URL} }
 
-// served is a proxy that is running, with its session.
+// served is a running proxy, with its session.
 type served struct {
 	session  *session.Session
 	stop     context.CancelFunc
-	requests func() int64 // how many have come
-	ended    chan error   // gets how serving has ended
+	requests func() int64 // number of requests so far
+	ended    chan error   // gets the error that serving ended with
 }
 
-// serveOptions are what the commands with a proxy have in common.
+// serveOptions are the options that the commands with a proxy share.
 type serveOptions struct {
 	service     string
 	upstreams   []proxy.Upstream
 	sinks       []func(ptrace.Traces)
 	retry       bool
-	oneAgent    bool // makes all model calls
+	oneAgent    bool // one agent makes all model calls
 	trust       bool
 	grace       time.Duration
 	log         *slog.Logger
 	keepNothing bool // no run is kept in memory
 	transport   *http.Transport
-	unreachable proxy.Unreachable     // what a client sees of an upstream that cannot be connected to
+	unreachable proxy.Unreachable     // how an upstream that cannot be connected to appears to a client
 	failed      func(proxy.Failure)   // gets failures; may be nil
 	maxSpans    int                   // in memory; 0: as many as a session keeps
-	forgotten   func([]report.Record) // gets what there is no room for; may be nil
+	forgotten   func([]report.Record) // gets records that there is no room for; may be nil
 }
 
 // serve starts a session and the proxy, on ln, which the proxy closes.
@@ -293,7 +292,7 @@ func logVerdicts(log *slog.Logger, td ptrace.Traces) {
 	}
 }
 
-// loggedKeys are what the log says of a verdict, and by which name.
+// loggedKeys are the attributes of a verdict in the log, with their names there.
 var loggedKeys = []struct {
 	name string
 	key  attribute.Key

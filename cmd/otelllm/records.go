@@ -28,8 +28,7 @@ func requestsOf(r *report.Record) (list []*report.Record) {
 	return list
 }
 
-// decisiveOf returns the model call that a reader looks at first: the last one that failed, else
-// the last one.
+// decisiveOf returns the model call that a reader looks at first: the last one that failed, else the last one.
 func decisiveOf(r *report.Record) *report.Record {
 	list := requestsOf(r)
 	for _, q := range slices.Backward(list) {
@@ -43,7 +42,7 @@ func decisiveOf(r *report.Record) *report.Record {
 	return list[len(list)-1]
 }
 
-// well reports whether nothing has to be said of a record.
+// well reports whether a record ended well.
 func well(r *report.Record) bool {
 	switch text(r, semconv.RunOutcomeKey) {
 	case semconv.RunOutcomeSucceeded.String(), semconv.RunOutcomeRecovered.String(), semconv.RunOutcomeWaiting.String():
@@ -69,7 +68,7 @@ func names(value any) (list []string) {
 	return list
 }
 
-// count says how many there are of something.
+// count returns a number with its noun, in the plural unless it is 1.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -85,7 +84,7 @@ func counted(n int, what string) string {
 	return count(n, what)
 }
 
-// joined joins what is not empty.
+// joined joins the parts that are not empty.
 func joined(parts ...string) string {
 	var list []string
 	for _, p := range parts {

@@ -23,8 +23,8 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
-// runGrace is how long requests may stay open after the command has ended: those of its own
-// processes that go on without it, and those whose end has not been noticed yet.
+// runGrace is how long requests may stay open after the command has ended: requests of its own processes that go on without
+// it, and requests whose end has not been noticed yet.
 const runGrace = 2 * time.Second
 
 // runOptions are the flags of `otelllm run`.
@@ -37,8 +37,8 @@ type runOptions struct {
 	logLevel  string
 	output    outputOptions
 	ci        ciOptions
-	// unreachable is what the agent sees of an upstream that cannot be connected to; "": what
-	// comes nearest to what it would see without the proxy.
+	// unreachable is how an upstream that cannot be connected to appears to the agent; "": as close as possible to its look
+	// without the proxy.
 	unreachable string
 	maxSpans    int // in memory; 0: as many as a session keeps
 }
@@ -175,7 +175,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	})
 	began := time.Now()
 	ended, startErr := child.Run(plan.Args, plan.Env)
-	following.close() // what ends from here on is corrected by how the command ended
+	following.close() // runs that end from here on are corrected by how the command ended
 	closing, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	serveErr := served.stopServing()
@@ -227,7 +227,7 @@ func (o *runOptions) more() string {
 	}
 }
 
-// announcePage serves the page, and says where.
+// announcePage serves the page, and prints its address.
 func (o *runOptions) announcePage(outputs *outputs, store *runs.Store) {
 	if address := outputs.servePage(store); address != "" && !o.quiet {
 		fmt.Fprintf(os.Stderr, "otelllm: runs are shown on %s\n", address)
@@ -247,7 +247,7 @@ func (o *runOptions) plan(args []string, upstreams map[string]*url.URL, addr net
 	})
 }
 
-// upstreamsOf returns where a plan sends requests, as the proxy takes it.
+// upstreamsOf returns the upstreams of a plan, in the form of the proxy.
 func upstreamsOf(plan *agents.Plan) []proxy.Upstream {
 	var list []proxy.Upstream
 	for _, r := range plan.Routes {
@@ -274,8 +274,7 @@ func (d *tempDir) remove() {
 	}
 }
 
-// exitOf prints what went wrong at the end, and returns the exit status. A command that failed
-// keeps its own.
+// exitOf prints the errors of the end, and returns the exit status. A command that failed keeps its own.
 func exitOf(code int, matched bool, closeErr, fileErr error) error {
 	for _, err := range []error{closeErr, fileErr} {
 		if err != nil {

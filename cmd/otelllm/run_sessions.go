@@ -13,11 +13,11 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
-// readPatience bounds the time to read what an agent wrote to the disk.
+// readPatience bounds the time to read the files of an agent.
 const readPatience = 2 * time.Second
 
-// sessionsOf returns the sessions in which an agent began a turn since the command began, from the
-// files that it wrote. What cannot be read is left out: the wire has shown the rest.
+// sessionsOf returns the sessions in which an agent began a turn since the command began, from the files that it wrote.
+// Unreadable files are left out: the wire has shown the rest.
 func sessionsOf(ctx context.Context, plan *agents.Plan, home string, began time.Time) (list []*sessionfiles.Session) {
 	agent := sessionfiles.Find(plan.Agent.Name)
 	if agent == nil || home == "" {
@@ -36,9 +36,9 @@ func sessionsOf(ctx context.Context, plan *agents.Plan, home string, began time.
 	return list
 }
 
-// joinSession adds what only the session shows to what went over the wire: the tools of a run, and
-// the run of model calls that belong to none, as of an agent that died in its first tool. Where
-// there are several runs or sessions, it is not known which belongs to which.
+// joinSession adds facts that only the session shows to the records of the wire: the tools of a run, and the run of model
+// calls that belong to none, as of an agent that died in its first tool. It adds nothing if there are several runs or
+// sessions, as they cannot be matched.
 func joinSession(records []report.Record, sessions []*sessionfiles.Session) []report.Record {
 	if len(sessions) != 1 {
 		return records
@@ -71,7 +71,7 @@ func joinSession(records []report.Record, sessions []*sessionfiles.Session) []re
 	}
 }
 
-// printSessions says which sessions did not end well, and how to go on with them.
+// printSessions names the sessions that did not end well, and how to go on with them.
 func printSessions(w io.Writer, sessions []*sessionfiles.Session) {
 	for _, s := range sessions {
 		line, unwell := lineOf(s, sessionfiles.RecordOf(s.Last()))

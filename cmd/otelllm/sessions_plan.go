@@ -55,11 +55,17 @@ func printSessionPlan(w io.Writer, s *sessionfiles.Session) error {
 		return nil
 	}
 	j := &s.Turns[at]
+	if at != len(s.Turns)-1 && last.State != turns.Well {
+		fmt.Fprintln(w, "Nothing more can be said of its last turn. This is about an earlier one, which did not end well:")
+	}
 	printPlannedCalls(w, "ran", j.Plan.Ran)
 	printPlannedCalls(w, "may have run", j.Plan.MayHaveRun)
 	printPlannedCalls(w, "never ran", j.Plan.NeverRan)
 	if j.Plan.More {
 		planField(w, "may have run", "calls that are not recorded")
+	}
+	if j.Hidden {
+		planField(w, "may have run", "calls of a sub-agent, which are not listed here")
 	}
 	if warning := sessionfiles.ResumeWarning(s, j); warning != "" {
 		planField(w, "if resumed", warning)

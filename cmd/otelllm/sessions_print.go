@@ -167,6 +167,12 @@ func undeterminedWords(s *sessionfiles.Session, j *turns.Judged) string {
 	switch {
 	case j.Ending == turns.Open && j.Writer == turns.WriterUnknown:
 		return "it may still be running"
+	case len(j.LeftRunning()) > 0:
+		return "it answered, and what " + toolNames(j.LeftRunning()) + " began in the background may have been cut off"
+	case j.Ending == turns.Unclear && len(j.Waiting()) > 0:
+		return "it answered, and the output of " + toolNames(j.Waiting()) + " is not in its file"
+	case j.MaybeOwed:
+		return "it answered, and the model may have been asked once more"
 	case s.Agent.Profile.HidesCalls:
 		return "its last answer may have had a call, which is written when its tool has ended"
 	default:

@@ -18,7 +18,7 @@ type statusCode int
 // Error implements error.
 func (s statusCode) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// exitStatus prints an error and returns the exit status that it means.
+// exitStatus prints an error and returns its exit status.
 func exitStatus(err error) int {
 	var code statusCode
 	switch {

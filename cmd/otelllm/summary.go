@@ -22,14 +22,14 @@ const summaryWidth = 84
 // maxSummaries bounds the runs that are described one by one.
 const maxSummaries = 10
 
-// summary is what `otelllm run` says at its end.
+// summary is the text at the end of `otelllm run`.
 type summary struct {
 	ending   *ending
 	records  []report.Record // the first run first; as the command's end corrects them
-	requests int             // that went through the proxy, also those that are no model calls
-	why      []string        // reasons why none did, each a sentence that says what to do
-	dropped  int             // spans of runs for which there was no room in memory
-	failOn   string          // the exit status is statusFailOn because of it; "" if it is not
+	requests int             // that went through the proxy, also if they are no model calls
+	why      []string        // reasons why none did, each a sentence with the remedy
+	dropped  int             // spans of runs that there was no room for in memory
+	failOn   string          // the match that makes the exit status statusFailOn; "" for none
 	more     string          // how to see more
 	now      time.Time
 }
@@ -44,8 +44,8 @@ type counts struct {
 	recovered          []*report.Record
 }
 
-// count looks at the records. A command that succeeded may well have stopped what it did not
-// need any more, such as the title of a conversation.
+// count counts the records. A command that succeeded may have stopped a call on purpose that it did not need any more, such
+// as the title of a conversation.
 func (s *summary) count() *counts {
 	c := &counts{unclear: make(map[string]bool)}
 	for i := range s.records {
@@ -63,7 +63,7 @@ func (s *summary) count() *counts {
 		case outcome == semconv.RunOutcomeRecovered.String():
 			c.recovered = append(c.recovered, r)
 		case unclear(r):
-			c.unclear[cmp.Or(text(r, semconv.RunIDKey), r.SpanID)] = true // nothing is claimed of the run that it belongs to
+			c.unclear[cmp.Or(text(r, semconv.RunIDKey), r.SpanID)] = true // no outcome is claimed for its run
 		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
 			c.stopped++
 		case !well(r):
@@ -75,15 +75,13 @@ func (s *summary) count() *counts {
 	return c
 }
 
-// unclear reports whether it is not known how the run of a model call ended: the call belongs to a
-// run of which nothing is claimed, its answer asks for tools and nothing followed or could not be
-// read to its end, or it is a redirect.
+// unclear reports whether the outcome of a model call's run is unknown: no outcome is claimed for that run, or the call's
+// answer asks for tools and nothing followed, could not be read to its end, or is a redirect.
 func unclear(r *report.Record) bool {
 	return r.Kind == report.RecordRequest && well(r) && (r.Number(semconv.StreamToolCallsKey) > 0 || r.Attributes[string(semconv.RunInferredKey)] == true || r.Unfollowed() || r.Unreadable())
 }
 
-// print prints what became of the runs: one line if all are well, and a paragraph for each of the
-// others.
+// print prints the outcomes of the runs: one line if all are well, and a paragraph for each of the others.
 func (s *summary) print(w io.Writer) {
 	c := s.count()
 	if len(s.records) == 0 {
@@ -117,8 +115,8 @@ func (s *summary) print(w io.Writer) {
 	}
 }
 
-// said returns what is said of all runs together. "ok" is said only of runs that ended well, of
-// which nothing else has to be said.
+// said returns the statements about all runs together. "ok" is only said if all runs ended well, and there is nothing else
+// to say.
 func (s *summary) said(c *counts) (said []string) {
 	allWell := len(c.unwell) == 0 && len(c.unclear) == 0
 	if len(c.unwell) > 0 {
@@ -146,7 +144,7 @@ func (s *summary) said(c *counts) (said []string) {
 	return said
 }
 
-// recoveredFrom says what runs recovered from.
+// recoveredFrom names the failures that runs recovered from.
 func recoveredFrom(runs []*report.Record) string {
 	times := make(map[string]int)
 	var causes []string
@@ -179,7 +177,7 @@ func causeWords(r *report.Record) string {
 	return strings.ReplaceAll(cause, "_", " ")
 }
 
-// wellButWarned returns those of the runs with a warning that ended well.
+// wellButWarned returns the runs with a warning that ended well.
 func wellButWarned(warned []*report.Record) (list []*report.Record) {
 	for _, r := range warned {
 		if well(r) {
@@ -189,8 +187,8 @@ func wellButWarned(warned []*report.Record) (list []*report.Record) {
 	return list
 }
 
-// printUnwell describes runs that did not end well, or that have a warning. Those of which the
-// same is said are described once.
+// printUnwell describes runs that did not end well, or that have a warning. Runs with the same description are described
+// once.
 func (s *summary) printUnwell(w io.Writer, list []*report.Record) {
 	times := make(map[string]int)
 	first := make(map[string]*report.Record)
@@ -229,8 +227,7 @@ func verdictOf(r *report.Record) string {
 	return strings.Join(verdict, " / ")
 }
 
-// describe prints what is said of a run that did not end well, or that has a warning: with its
-// verdict at most 12 lines.
+// describe prints the description of a run that did not end well, or that has a warning: with its verdict at most 12 lines.
 func (s *summary) describe(w io.Writer, r *report.Record) {
 	decisive := decisiveOf(r)
 	field(w, "where", strings.Join(where(r, decisive), " · "), 1)
@@ -244,8 +241,8 @@ func (s *summary) describe(w io.Writer, r *report.Record) {
 	field(w, "retry", retry, 1)
 }
 
-// where returns the model, the tools that the answer asked for, the provider's id of the request,
-// and which attempt it was.
+// where returns the model, the tools that the answer asked for, the provider's id of the request, and the number of a later
+// attempt.
 func where(r, decisive *report.Record) []string {
 	list := []string{cmp.Or(text(decisive, otelsemconv.GenAIRequestModelKey), text(r, otelsemconv.GenAIRequestModelKey))}
 	list = append(list, names(decisive.Attributes[string(semconv.StreamToolCallNamesKey)])...)
@@ -274,15 +271,15 @@ func tryAgain(r *report.Record, now time.Time) string {
 	return "try again at " + at.Local().Format(format) + " (in " + durationWords(left) + ")"
 }
 
-// retryWords say what to do.
+// retryWords are the advice of each level.
 var retryWords = map[string]string{
 	semconv.RetrySafetySafeAutoRetry.String():      "safe: run it again",
 	semconv.RetrySafetyUserConfirmedRetry.String(): "look first, then decide",
 	semconv.RetrySafetyNoRetry.String():            "do not run it again as it is",
 }
 
-// retryWordsOf says what to do after a run, or after a model call that belongs to no run that is
-// known. Beside others a verdict on such a call says nothing of what ran before it.
+// retryWordsOf returns the advice after a run, or after a model call that belongs to no known run. If there are other
+// records, the verdict on such a call does not cover the tools that ran before it.
 func retryWordsOf(r *report.Record, besideOthers bool) string {
 	safety := text(r, semconv.RetrySafetyKey)
 	if r.Kind == report.RecordRequest && besideOthers && safety == semconv.RetrySafetySafeAutoRetry.String() {

@@ -15,8 +15,8 @@ const (
 	maxTroubles  = 100         // failures that are told apart
 )
 
-// trouble says of failures while they happen that an upstream cannot be reached, at once, and
-// that one failure has come many times; then once a minute. It is safe for concurrent use.
+// trouble reports failures while they happen: an unreachable upstream at once, and any other failure once it has come many
+// times; then once a minute. It is safe for concurrent use.
 type trouble struct {
 	out io.Writer
 	now func() time.Time
@@ -29,7 +29,7 @@ type trouble struct {
 // repeated is a failure that has come at least once.
 type repeated struct {
 	times int
-	said  time.Time // when it was last said; zero: never
+	said  time.Time // when it was last printed; zero: never
 }
 
 func newTrouble(out io.Writer, now func() time.Time) *trouble {

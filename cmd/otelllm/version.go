@@ -21,8 +21,8 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// printVersion prints what the build says of itself: the module's version where it was fetched as
-// one, else the revision that it was built from.
+// printVersion prints the version in the build information: the module's version if it was fetched as one, else the
+// revision that it was built from.
 func printVersion(w io.Writer, info *debug.BuildInfo) error {
 	version, revision, modified := "unknown", "", ""
 	if info != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/metadata"
 )
 
-// batch are spans that wait to be forwarded.
+// batch is spans that wait to be forwarded.
 type batch struct {
 	traces ptrace.Traces
-	bytes  int // of memory, as estimated
+	bytes  int // estimated memory
 }
 
 func newBatch() *batch { return &batch{traces: ptrace.NewTraces()} }

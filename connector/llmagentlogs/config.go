@@ -24,32 +24,30 @@ const minBytes = 64 << 10
 
 // Config configures the connector llm_agent_logs.
 type Config struct {
-	// Agents are the agents whose records are read: codex, claude_code, gemini_cli. Default
-	// none, which means all.
+	// Agents are the agents whose records are read: codex, claude_code, gemini_cli. Default none, which means all.
 	Agents []string `mapstructure:"agents"`
 
-	// Settle is how long records wait for others of the same conversation that happened
-	// before them and arrive later. Default 1s.
+	// Settle is how long records wait for others of the same conversation that happened before them and arrive later.
+	// Default 1s.
 	Settle time.Duration `mapstructure:"settle"`
 
-	// Quiet is how long after its last record a turn is taken to be over, if nothing is
-	// known to go on: its last request failed, or its response is known to be the answer, in a
-	// session in which no approval is asked for. It must be longer than the agents wait between their attempts.
-	// At least Settle. Default 2m.
+	// Quiet is how long after its last record a turn counts as over, if nothing is known to go on: its last request failed,
+	// or its response is known to be the answer, in a session that asks for no approval. It must be longer than the agents
+	// wait between their attempts. At least Settle. Default 2m.
 	Quiet time.Duration `mapstructure:"quiet"`
 
-	// MaxAge is how long after its last record a conversation is forgotten. A turn that is
-	// open ends then. At least Quiet. Default 30m.
+	// MaxAge is how long after its last record a conversation is forgotten. An open turn ends then. At least Quiet. Default
+	// 30m.
 	MaxAge time.Duration `mapstructure:"max_age"`
 
-	// MaxBytes bounds the memory of open conversations, in bytes as this connector
-	// estimates them. Spans that wait to be forwarded have as much again, at most. At the bound, of the service that holds most, those that were silent
-	// for longest are forgotten. One conversation has a sixteenth of it. Default 67108864 (64 MiB).
+	// MaxBytes bounds the memory of open conversations, in bytes as this connector estimates them. Spans that wait to be
+	// forwarded have as much again, at most. At the bound, the service with the most memory loses the conversations that
+	// were silent for longest. One conversation may use a sixteenth of the bound. Default 67108864 (64 MiB).
 	MaxBytes int `mapstructure:"max_bytes"`
 
-	// JoinTraces puts the spans of a turn into the trace that the record of its prompt
-	// names, beneath the agent's own spans. A processor that reads those takes both for one
-	// run. If it is false, each turn has a trace of its own. Default true.
+	// JoinTraces puts the spans of a turn into the trace that the record of its prompt names, beneath the agent's own
+	// spans. A processor that reads the agent's spans takes both for one run. If it is false, each turn has a trace of its
+	// own. Default true.
 	JoinTraces bool `mapstructure:"join_traces"`
 }
 
@@ -91,7 +89,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// maxMade is how many bytes of spans may wait to be forwarded before no more are made.
+// maxMade bounds the spans that wait to be forwarded, in bytes: beyond that no more are made.
 func (c *Config) maxMade() int { return c.MaxBytes / 8 }
 
 // maxUnsent bounds the spans that wait because the next consumer refused them, in bytes.

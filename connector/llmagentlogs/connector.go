@@ -18,8 +18,8 @@ import (
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
 )
 
-// agentLogs is the connector. Its calls read records and let them wait; one goroutine
-// handles what is due and forwards the spans.
+// agentLogs is the connector. Its calls read records and let them wait; one goroutine handles the due records and forwards
+// the spans.
 type agentLogs struct {
 	cfg       *Config
 	next      consumer.Traces
@@ -35,7 +35,7 @@ type agentLogs struct {
 	sending int    // bytes of spans that are being forwarded, or were refused
 	closed  bool
 
-	unsent []*batch // of the goroutine: those that the next consumer refused, the oldest first
+	unsent []*batch // used by the goroutine alone: batches that the next consumer refused, the oldest first
 	wake   chan struct{}
 	quit   chan struct{}
 	stop   context.CancelFunc
@@ -61,7 +61,7 @@ func newAgentLogs(set connector.Settings, cfg *Config, next consumer.Traces, c c
 	return a, t.observe(a.load)
 }
 
-// load is how many conversations are open, and their memory and that of the spans that wait.
+// load returns the number of open conversations, and the memory of them and of the spans that wait.
 func (a *agentLogs) load() (conversations, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (*agentLogs) Capabilities() consumer.Capabilities {
 
 // Start implements component.Component.
 func (a *agentLogs) Start(ctx context.Context, _ component.Host) error {
-	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // ctx is for starting alone
 	a.stop = stop
 	ticks, stopTicks := a.clock.NewTicker(max(a.cfg.Settle/2, time.Millisecond))
 	a.done.Go(func() {
@@ -93,8 +93,7 @@ func (a *agentLogs) Start(ctx context.Context, _ component.Host) error {
 	return nil
 }
 
-// Shutdown implements component.Component. It ends all turns, and forwards their spans
-// within ctx.
+// Shutdown implements component.Component. It ends all turns, and forwards their spans within ctx.
 func (a *agentLogs) Shutdown(ctx context.Context) (err error) {
 	a.once.Do(func() {
 		defer a.telemetry.shutdown()
@@ -124,12 +123,10 @@ func (a *agentLogs) Shutdown(ctx context.Context) (err error) {
 
 var errStuck = errors.New("the next consumer does not return: open turns are lost")
 
-// grace is how long after the end of a shutdown's context the next consumer may take to
-// return.
+// grace is how long after the end of a shutdown's context the next consumer may take to return.
 const grace = time.Second
 
-// returns waits for the goroutine until grace after the end of ctx. It reports whether it
-// ended.
+// returns waits for the goroutine until grace after the end of ctx. It reports whether the goroutine ended.
 func (a *agentLogs) returns(ctx context.Context) bool {
 	ended := make(chan struct{})
 	go func() {
@@ -140,7 +137,7 @@ func (a *agentLogs) returns(ctx context.Context) bool {
 	case <-ended:
 		return true
 	case <-ctx.Done():
-		a.stop() // a call that blocks in the next consumer is to return
+		a.stop() // a call that blocks in the next consumer has to return
 	}
 	select {
 	case <-ended:
@@ -150,8 +147,8 @@ func (a *agentLogs) returns(ctx context.Context) bool {
 	}
 }
 
-// ConsumeLogs implements consumer.Logs. It keeps nothing of ld, and returns no error: that
-// would not keep other consumers from having ld, and the sender would send it again.
+// ConsumeLogs implements consumer.Logs. It keeps no part of ld, and returns no error: an error would not keep other
+// consumers from getting ld, and the sender would send it again.
 func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	type read struct {
 		event        agentlog.Event
@@ -199,13 +196,13 @@ func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	return nil
 }
 
-// tick handles what is due, and forwards the spans.
+// tick handles the due records, and forwards the spans.
 func (a *agentLogs) tick(ctx context.Context) {
 	now := a.clock.Now()
 	a.drain(ctx, func() (more bool) { return a.open.tick(now, a.made) })
 }
 
-// drain forwards the spans that do makes, until it has made all. mu is held for do.
+// drain forwards the spans that do makes, until do has made all. mu is held for do.
 func (a *agentLogs) drain(ctx context.Context, do func() (more bool)) {
 	for more := true; more; {
 		a.mu.Lock()
@@ -218,7 +215,7 @@ func (a *agentLogs) drain(ctx context.Context, do func() (more bool)) {
 	}
 }
 
-// send forwards spans, after those that were refused before.
+// send forwards spans, after the refused ones.
 func (a *agentLogs) send(ctx context.Context, b *batch) {
 	if b.bytes > 0 {
 		a.unsent = append(a.unsent, b)
@@ -226,7 +223,7 @@ func (a *agentLogs) send(ctx context.Context, b *batch) {
 	for len(a.unsent) > 0 {
 		first := a.unsent[0]
 		waiting := a.waiting(first.bytes)
-		copied := ptrace.NewTraces() // the next consumer owns what it gets, also if it refuses it
+		copied := ptrace.NewTraces() // the next consumer owns its argument, even if it refuses it
 		first.traces.CopyTo(copied)
 		err := a.next.ConsumeTraces(ctx, copied)
 		switch {
@@ -245,8 +242,8 @@ func (a *agentLogs) send(ctx context.Context, b *batch) {
 	a.waiting(0)
 }
 
-// waiting is the memory of the spans that wait because the next consumer refused them. It
-// is noted together with that of a copy.
+// waiting returns the memory of the spans that wait because the next consumer refused them. The metric includes the copy
+// that is being forwarded.
 func (a *agentLogs) waiting(copied int) (bytes int) {
 	for _, b := range a.unsent {
 		bytes += b.bytes

@@ -11,48 +11,46 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// key identifies a conversation. Equal ids from different services are different
-// conversations.
+// key identifies a conversation. Equal ids from different services are different conversations.
 type key struct {
 	agent  agentlog.Agent
 	id     string
 	origin string
 }
 
-// conversation is a conversation of an agent. Its records wait for a while, so that they
-// are handled in the order in which they happened.
+// conversation is a conversation of an agent. Its records wait for a while, so that they are handled in the order in which
+// they happened.
 type conversation struct {
 	turn.Machine
 	origin  origin
 	waiting []agentlog.Event
-	seen    map[uint64]struct{} // records that were handled
-	bytes   int                 // of all of that
-	counted int                 // of bytes: what conversations.bytes has of it
+	seen    map[uint64]struct{} // hashes of records that were handled
+	bytes   int                 // of the waiting records
+	counted int                 // the memory of this conversation in conversations.bytes
 
 	lossy bool // a record that should wait was dropped
 
-	first, last time.Time // when the first record that waits arrived, and the last one of all
-	added       uint64    // the last record's place among those of all conversations
+	first, last time.Time // arrival of the first waiting record, and of the last record of all
+	added       uint64    // the number of the last record, among all records of conversations
 }
 
-// maxSeen bounds the hashes of a conversation's records, by which a record that is delivered
-// again is recognised. Beyond it they are cleared.
+// maxSeen bounds the hashes of a conversation's records, which reveal a record that is delivered again. Beyond it they are
+// cleared.
 const maxSeen = 4096
 
 // hashBytes estimates the memory of a hash in a map.
 const hashBytes = 24
 
-// conversations are those that are open. They know no clock: time is an argument. They are
-// not safe for concurrent use.
+// conversations are the open conversations. They know no clock: time is an argument. They are not safe for concurrent use.
 type conversations struct {
 	cfg   *Config
 	byKey map[key]*conversation
 	bytes int
-	added uint64 // records, so far
+	added uint64 // number of records so far
 	count counts
 }
 
-// counts are what happened since they were last taken.
+// counts are the events since they were last taken.
 type counts struct {
 	duplicates, strays, tooLarge, busy, forgotten int64
 	made                                          [3]int64
@@ -62,8 +60,8 @@ func newConversations(cfg *Config) *conversations {
 	return &conversations{cfg: cfg, byKey: make(map[key]*conversation)}
 }
 
-// add lets an event wait for its turn. If there is no room for it, and none can be made
-// before the spans in out are forwarded, it is dropped.
+// add lets an event wait until it is handled. If there is no room, and none can be made before the spans in out are
+// forwarded, the event is dropped.
 func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time.Time, out *batch) {
 	size := e.Size()
 	if c.bytes+size > c.cfg.MaxBytes && out.bytes <= c.cfg.maxMade() {
@@ -97,7 +95,7 @@ func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time
 	c.account(conv)
 }
 
-// account updates the memory of all conversations by that of one.
+// account updates the memory of all conversations by the memory of one.
 func (c *conversations) account(conv *conversation) {
 	now := conv.bytes + conv.Machine.Bytes() + conv.origin.bytes() + hashBytes*len(conv.seen)
 	c.bytes += now - conv.counted
@@ -109,8 +107,7 @@ func (c *conversations) forget(k key, conv *conversation) {
 	delete(c.byKey, k)
 }
 
-// tick handles what is due by now. It returns true if there is more to do when the spans in
-// out have been forwarded.
+// tick handles the records that are due. It returns true if there is more to do after the spans in out have been forwarded.
 func (c *conversations) tick(now time.Time, out *batch) (more bool) {
 	for k, conv := range c.byKey {
 		if out.bytes > c.cfg.maxMade() {
@@ -129,7 +126,7 @@ func (c *conversations) tick(now time.Time, out *batch) (more bool) {
 			c.forget(k, conv)
 		}
 	}
-	if c.bytes > c.cfg.MaxBytes { // what was handled may need more memory than what waited
+	if c.bytes > c.cfg.MaxBytes { // handled records may need more memory than waiting ones
 		c.makeRoom(out)
 	}
 	return false
@@ -160,9 +157,9 @@ func (c *conversations) stop(out *batch) (more bool) {
 	return false
 }
 
-// handle handles the records that wait, in the order in which they happened, each once.
+// handle handles the waiting records, in the order in which they happened, each once.
 func (c *conversations) handle(conv *conversation, out *batch) {
-	if conv.lossy { // of which turn a record is missing is not known
+	if conv.lossy { // the missing record may belong to any turn
 		conv.Lost()
 	}
 	if len(conv.waiting) > 0 {
@@ -187,8 +184,8 @@ func (c *conversations) handle(conv *conversation, out *batch) {
 	conv.lossy = false
 }
 
-// knows reports whether the event was handled before, and remembers it. Parts of responses
-// are not remembered, because there are many. If one counts twice, the verdict is as careful.
+// knows reports whether the event was handled before, and remembers it. Parts of responses are not remembered, because
+// there are many. If one counts twice, the verdict is as careful.
 func (conv *conversation) knows(e *agentlog.Event) bool {
 	if e.Kind == agentlog.Progress {
 		return false

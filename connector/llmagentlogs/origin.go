@@ -6,15 +6,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// resourceKeys are the attributes of a resource that spans keep. Others may hold what
-// people wrote: Node's process.command_args has the prompt of a command line.
+// resourceKeys are the attributes of a resource that spans keep. Others may contain text of people: Node's
+// process.command_args has the prompt of a command line.
 var resourceKeys = [...]string{
 	"service.name", "service.version", "service.namespace", "deployment.environment.name", "deployment.environment", "env",
 	"telemetry.sdk.name", "telemetry.sdk.language", "telemetry.sdk.version",
 	"host.arch", "os.type", "os.version", // of Claude Code
 }
 
-// maxResourceValue is more than a value of these attributes should have.
+// maxResourceValue bounds a value of these attributes, in bytes. Longer values are left out.
 const maxResourceValue = 256
 
 // origin is the resource of the spans of a conversation, as lists of equal length.

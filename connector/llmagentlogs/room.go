@@ -10,9 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// makeRoom forgets conversations until a part of the memory is free: of the origin
-// that holds most, those that were silent for longest. One origin with very many does not
-// cost the others theirs.
+// makeRoom forgets conversations until a part of the memory is free: from the origin with the most memory, the
+// conversations that were silent for longest. One origin with very many does not cost the others theirs.
 func (c *conversations) makeRoom(out *batch) {
 	byOrigin := make(map[string]*holding)
 	for k, conv := range c.byKey {
@@ -47,16 +46,14 @@ func (c *conversations) makeRoom(out *batch) {
 	}
 }
 
-// holding is what the conversations of one origin hold, those first that were silent for
-// longest.
+// holding is the conversations of one origin, the one that was silent for longest first.
 type holding struct {
 	keys   []key
 	bytes  int
 	oldest uint64
 }
 
-// mostFirst is a heap of holdings: the one with the most bytes, and of equal ones the one
-// that was silent for longest.
+// mostFirst is a heap of holdings: the most bytes first, and at equal bytes the longest silence.
 type mostFirst []*holding
 
 func (m mostFirst) Len() int { return len(m) }

@@ -16,8 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// spans writes the parts of the runs of one conversation as spans. Their ids follow from
-// what they are, so that records which come again give the same spans.
+// spans writes the parts of the runs of one conversation as spans. Their ids are hashes of their content, so that repeated
+// records give the same spans.
 type spans struct {
 	to   ptrace.SpanSlice
 	made [3]int64 // runs, requests, tools
@@ -71,8 +71,8 @@ func (s *spans) begin(p *turn.Place, kind int, start, end pcommon.Timestamp, id 
 	return span
 }
 
-// part makes the span of a request or a tool: beneath the agent's own span, if there is
-// one, and beneath the run's otherwise.
+// part makes the span of a request or a tool: beneath the agent's own span, if there is one, and beneath the run's
+// otherwise.
 func (s *spans) part(p *turn.Place, kind int, start, end pcommon.Timestamp, id, above pcommon.SpanID) ptrace.Span {
 	span, run := s.begin(p, kind, start, end, id), runID(p)
 	if p.Trace.IsEmpty() || above.IsEmpty() {
@@ -96,7 +96,7 @@ func (s *spans) Run(p turn.Place, r *turn.Run) {
 	fail(span, r.ErrorType)
 }
 
-// agentNames are the names of agents as their own telemetry has them.
+// agentNames are the names of agents in their own telemetry.
 var agentNames = [...]string{agentlog.Codex: "codex", agentlog.ClaudeCode: "claude-code", agentlog.GeminiCLI: "gemini-cli"}
 
 // Request implements [turn.Sink].
@@ -206,7 +206,7 @@ func putText(span ptrace.Span, key attribute.Key, value string) {
 	}
 }
 
-// putCount writes a count that was observed to be more than zero. Zeros are not known.
+// putCount writes a count that was observed to be more than zero. A zero means that nothing was observed.
 func putCount(span ptrace.Span, key attribute.Key, n int) {
 	if n > 0 {
 		put(span, key.Int(n))

@@ -24,7 +24,7 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 	return &telemetry{builder}, nil
 }
 
-// observe registers what is read when metrics are collected.
+// observe registers the values that are read when metrics are collected.
 func (t *telemetry) observe(load func() (conversations, bytes int64)) error {
 	err := t.builder.RegisterConnectorLlmAgentLogsConversationsCallback(func(_ context.Context, o metric.Int64Observer) error {
 		n, _ := load()
@@ -49,7 +49,7 @@ func (t *telemetry) read(ctx context.Context, byAgent [3]int64) {
 	}
 }
 
-// count takes the counts.
+// count adds the counts to the metrics, and resets them.
 func (t *telemetry) count(ctx context.Context, c *counts) {
 	b := t.builder
 	add(ctx, b.ConnectorLlmAgentLogsRecordsDropped, c.duplicates, "reason", "duplicate")

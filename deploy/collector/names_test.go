@@ -46,7 +46,7 @@ var otherWords = map[string]bool{"llm_usage_seen": true, "gen_ai_token_type": tr
 func TestNames(t *testing.T) {
 	n := readNames(t)
 	var seen int
-	for _, root := range []string{".", "../../docs", "../../README.md", "../../CONTRIBUTING.md", "../../processor/llmclassify/README.md", "../../examples"} {
+	for _, root := range []string{".", "../../docs", "../../README.md", "../../CONTRIBUTING.md", "../../processor/llmclassify/README.md", "../../examples", "../../test"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			require.NoError(t, err)
 			if entry.Name() == "node_modules" || path == "grafana/schema" {

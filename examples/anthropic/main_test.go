@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/exampletest"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 func TestTheExample(t *testing.T) {

@@ -19,11 +19,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // patience is the timeout for a server in the same process.

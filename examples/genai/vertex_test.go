@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genai"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // Vertex AI streams function calls in pieces, so a stream can be cut in a call.

@@ -133,7 +133,8 @@ class Schedule {
   history = [];
   paid = {};
   asked = 0;
-  due = 0; // questions that an oracle would have asked
+  due = 0; // questions after which something would have been repeated
+  unknown = 0; // those of which the client cannot know that: it has a call that could be executed, of a tool that is not recorded
   unasked = 0; // attempts that repeated something, and that no one was asked about
   early = 0; // requests before the provider's wait was over
   most = 0; // requests of one model call
@@ -152,6 +153,7 @@ class Schedule {
       ask: () => {
         this.asked++;
         if (this.shown || this.dropped) this.due++;
+        else if (this.ready && !task.declared) this.unknown++;
         this.open = this.shown = false;
         return !this.dropped;
       },
@@ -183,8 +185,8 @@ class Schedule {
     } catch (error) {
       this.error = error instanceof RetryError ? error.decision : error?.constructor?.name;
     }
-    const { paid, asked, due, unasked, early, most, attempts, error } = this;
-    return { paid, asked, due, unasked, early, most, attempts, error };
+    const { paid, asked, due, unknown, unasked, early, most, attempts, error } = this;
+    return { paid, asked, due, unknown, unasked, early, most, attempts, error };
   }
 
   async turns() {
@@ -245,7 +247,7 @@ class Schedule {
   // attempt makes one model call. An eager agent executes calls on the way; what they returned is lost if the answer breaks.
   async attempt() {
     if (this.open) this.unasked++;
-    this.shown = this.dropped = this.open = false;
+    this.shown = this.dropped = this.ready = this.open = false;
     const calls = [];
     try {
       await this.call(this.history, {
@@ -254,11 +256,14 @@ class Schedule {
           const call = (calls[index] ??= { id: '', input: '' });
           call.id += id;
           call.input += input;
-          if (!this.task.eager || call.done || !isJSON(call.input)) return;
-          call.done = this.dropped = true;
+          if (call.done || !isJSON(call.input)) return;
+          call.done = this.ready = true;
+          if (!this.task.eager) return;
+          this.dropped = true;
           await this.pay(call);
         },
       });
+      this.ready = calls.length > 0; // without an error clients have it for complete, and some repair the input
       if (!calls.every(({ input }) => isJSON(input))) throw new SyntaxError('the arguments are not JSON');
       return calls;
     } finally {

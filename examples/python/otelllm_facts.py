@@ -784,7 +784,7 @@ class Tool:
         self.id, self.name = _id(id), _name(name) or 'unknown'
         self.effect = effect if effect in ('read_only', 'idempotent', 'non_idempotent') else 'unknown'
         self.span, self.run, self.outcome, self.error, self.before = None, None, None, None, None
-        self.delivery, self.output_error, self.ended, self.once, self.abort = None, None, None, [None], None
+        self.delivery, self.output_error, self.ended, self.once, self.abort, self.token = None, None, None, [None], None, None
 
     def __enter__(self):
         _safely(self.enter)
@@ -800,11 +800,15 @@ class Tool:
             'llm.tool.effect': self.effect, 'llm.run.id': self.run.span.span_id if self.run else None,
         })
         self.tell('begun')
+        if self.call is not None and self.run is not None:
+            self.token = _call.set(self.call.in_tool())
         self.active = self.span.active()
         self.active.__enter__()
 
     def __exit__(self, kind, error, traceback):
         if self.span is not None and self.ended is None:
+            if self.token is not None:
+                _safely(_call.reset, self.token)
             _safely(self.finish, error)
             _safely(self.active.__exit__, None, None, None)
         return False
@@ -2703,12 +2707,16 @@ def _recording_of(error):
     return None
 
 
-def _unsent(method, url):
-    """Return the error of a request that retry does not allow to be sent, or None."""
-    call = _call.get()
-    if call is None or method.upper() != 'POST' or not any(url.path.endswith(p.path) for p in _PROTOCOLS):
+def _unsent(method, url, body=lambda: None):
+    """Return the error of a request that retry does not allow to be sent, or None. body returns its body, if that is known."""
+    call, protocol = _call.get(), next((p for p in _PROTOCOLS if url.path.endswith(p.path)), None)
+    if call is None or method.upper() != 'POST' or protocol is None:
         return None
-    return call.refuse(f'{url.host}:{url.port}' if url.port else url.host)
+    try:
+        outputs = [_id(said) for said in protocol.history(json.loads(body()))[1]]
+    except Exception:  # noqa: BLE001: a body that is streamed, or no JSON
+        outputs = None
+    return call.refuse(f'{url.host}:{url.port}' if url.port else url.host, outputs)
 
 
 def _begin_httpx(request):
@@ -2829,7 +2837,7 @@ def _transports_of(httpx):
             self._inner.close()
 
         def handle_request(self, request):
-            unsent = _safely(_unsent, request.method, request.url)
+            unsent = _safely(_unsent, request.method, request.url, lambda: request.content)
             if unsent is not None:
                 raise unsent
             r = _safely(_begin_httpx, request)
@@ -2866,7 +2874,7 @@ def _transports_of(httpx):
             await self._inner.aclose()
 
         async def handle_async_request(self, request):
-            unsent = _safely(_unsent, request.method, request.url)
+            unsent = _safely(_unsent, request.method, request.url, lambda: request.content)
             if unsent is not None:
                 raise unsent
             r = _safely(_begin_httpx, request)

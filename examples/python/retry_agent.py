@@ -1,8 +1,9 @@
-"""Model calls under otelllm.retry, for the tests of examples/retry: python3 retry_agent.py <TASKS, a JSON object a line. It prints a
+"""Model calls under otelllm.retry and otelllm.retry_turn, for the tests of examples/retry: python3 retry_agent.py <TASKS, a JSON object a line. It prints a
 line with what happened for each.
 
     {"name", "url", "wire"}                one call, one attempt: the verdict
-    {"name", "url", "wire", "seed", …}     an agent that pays invoices while its model calls break: what it paid, and what it asked
+    {"name", "url", "wire", "seed", …}     an agent that pays invoices while its model calls break: what it paid, and what it asked. Its
+                                           loop is around each call, or around the turn
 
 The wires are chat and messages, and chat-async and messages-async over httpx.AsyncClient. The SDKs are not here: lib/reader.py stands
 for them.
@@ -69,8 +70,8 @@ class Model:
         self.api, _, kind = task['wire'].partition('-')
         self.url, self.sdk, self.transport, self.is_async = task['url'], task.get('sdk', 0), transport, kind == 'async'
 
-    def retry(self, policy, history, on, after=lambda: None):
-        """Make a call under retry. Whatever is sent and read again begins with on.begin(), and ends with on.end()."""
+    def retry(self, policy, history, on, after=lambda: None, again=otelllm.retry, again_async=otelllm.retry_async):
+        """Make a call under retry, or under what is given. Whatever is sent and read again begins with on.begin(), and ends with on.end()."""
         def whole(events):
             with on:
                 indices = {}
@@ -89,12 +90,12 @@ class Model:
 
         async def calls():
             async with httpx.AsyncClient(transport=otelllm.AsyncTransport(self.transport or httpx.AsyncHTTPTransport(verify=False)), timeout=60) as client:
-                return await otelllm.retry_async(policy, lambda: whole_async(
+                return await again_async(policy, lambda: whole_async(
                     reader.read_async(client, self.url, self.api, body_of(self.api, history), self.sdk)))
         if self.is_async:
             return asyncio.run(calls())
         with httpx.Client(transport=otelllm.Transport(self.transport or httpx.HTTPTransport(verify=False)), timeout=60) as client:
-            return otelllm.retry(policy, lambda: whole(reader.read(client, self.url, self.api, body_of(self.api, history), self.sdk)))
+            return again(policy, lambda: whole(reader.read(client, self.url, self.api, body_of(self.api, history), self.sdk)))
 
 
 class Nothing(contextlib.nullcontext):
@@ -116,16 +117,22 @@ def cell(task):
     return {}
 
 
+def once(policy, call):
+    return call()
+
+
 class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """An agent with what it really did. It is the transport of its own client as well: some requests go where none is answered."""
 
     def __init__(self, task):
         self.task, self.random = task, random.Random(task['seed'])
         self.history, self.paid, self.asked, self.early, self.most, self.sent, self.error = [], {}, 0, 0, 0, 0, None
-        self.due = 0
+        self.tries = 0  # of the turn
+        self.due = 0  # questions after which something would have been repeated
+        self.unknown = 0  # those of which the client cannot know that: it has a call that could be executed, of a tool that is not recorded
         self.unasked = 0  # attempts that repeated something, and that no one was asked about
         self.now = self.not_before = 0.0  # by a clock that only waiting moves
-        self.shown = self.dropped = self.open = False
+        self.shown = self.dropped = self.ready = self.open = False
         self.model = Model(task, self)
         self.inner = httpx.AsyncHTTPTransport(verify=False) if self.model.is_async else httpx.HTTPTransport(verify=False)
         self.attempts = self.random.randrange(2, 6)
@@ -138,7 +145,10 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def ask(self, failure):
         self.asked += 1
-        self.due += self.shown or self.dropped  # what a person would be asked who knows what really happened
+        if self.shown or self.dropped:
+            self.due += 1
+        elif self.ready and not self.task.get('declared'):
+            self.unknown += 1
         self.open = False
         return not self.dropped
 
@@ -174,22 +184,32 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
         try:
             if self.task.get('declared'):
                 with otelllm.run('schedule', tools_recorded=True):
-                    self.turn()
+                    self.loop()
             else:
-                self.turn()
+                self.loop()
         except otelllm.RetryError as error:
             self.error = error.decision
         except Exception as error:
             self.error = type(error).__name__
-        return {name: getattr(self, name) for name in ('paid', 'asked', 'due', 'unasked', 'early', 'most', 'attempts', 'error')}
+        return {name: getattr(self, name) for name in ('paid', 'asked', 'due', 'unknown', 'unasked', 'early', 'most', 'attempts', 'error')}
 
-    def turn(self):
+    def loop(self):
+        if self.task.get('loop') != 'turns':
+            self.turn()
+            return
+
+        def turn():
+            self.tries += 1
+            self.turn(again=once, again_async=once)
+        otelllm.retry_turn(self.policy, turn)
+
+    def turn(self, **again):
         for _ in range(20):
             sent = self.sent
             try:
-                calls = self.model.retry(self.policy, self.history, self, self.calls)
+                calls = self.model.retry(self.policy, self.history, self, self.calls, **again)
             finally:
-                self.most = max(self.most, self.sent - sent)
+                self.most = max(self.most, self.tries or self.sent - sent)
             self.open = self.dropped = False  # the calls are in the history from now on
             if not calls:
                 return
@@ -202,7 +222,7 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def __enter__(self):
         self.unasked += self.open
-        self.shown = self.dropped = self.open = False
+        self.shown = self.dropped = self.ready = self.open = False
         self.pieces = {}
         return self
 
@@ -217,12 +237,16 @@ class Schedule(httpx.BaseTransport, httpx.AsyncBaseTransport):
         call = self.pieces.setdefault(index, {'id': '', 'input': ''})
         call['id'] += id
         call['input'] += part
-        if self.task.get('eager') and not call.get('done') and is_json(call['input']):
-            call['done'] = self.dropped = True
+        if call.get('done') or not is_json(call['input']):
+            return
+        call['done'] = self.ready = True
+        if self.task.get('eager'):
+            self.dropped = True
             self.pay(call)
 
     def calls(self):
         calls = list(self.pieces.values())
+        self.ready = bool(calls)  # without an error clients have it for complete, and some repair the input
         if not all(is_json(call['input']) for call in calls):
             raise ValueError('the arguments are not JSON')
         return calls

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 func TestTheExample(t *testing.T) {

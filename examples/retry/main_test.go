@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/otelllm/retry"
+	llm "github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // Every answer of a run breaks in every way after each of its events, and the following attempts are complete. Effects
@@ -60,18 +60,14 @@ func TestNothingTwice(t *testing.T) {
 			srv.Play("words", append(s.words, said)...)
 			var out bytes.Buffer
 			paid, consents := 0, 0
-			a := agent{
-				pay: func(arguments string) string {
-					assert.JSONEq(t, `{"invoice":"17"}`, arguments, s.name)
-					paid++
-					return "paid"
-				},
-				out: &out, base: byHistory{}, policy: atOnce(func(context.Context, retry.Question) bool {
-					consents++
-					return consent
-				}),
-			}
-			err := a.run(t.Context(), "Pay the invoice 17.")
+			err := run(t.Context(), byHistory{}, atOnce(func(context.Context, retry.Question) bool {
+				consents++
+				return consent
+			}), "Pay the invoice 17.", func(arguments string) string {
+				assert.JSONEq(t, `{"invoice":"17"}`, arguments, s.name)
+				paid++
+				return "paid"
+			}, func(text string) { out.WriteString(text) })
 			shown := out.String()
 			assert.LessOrEqual(t, paid, 1, s.name)
 			if consents == 0 {
@@ -122,8 +118,8 @@ func TestNoRetry(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-none")
 	for _, trouble := range []llm.Trouble{llm.QuotaExhausted, llm.Unauthorized, llm.ContextTooLong} {
 		srv.Play("c", llm.Refuse(llm.Failure{Trouble: trouble}))
-		a := agent{out: &bytes.Buffer{}, policy: atOnce(func(context.Context, retry.Question) bool { t.Error("asked"); return false })}
-		require.Error(t, a.run(t.Context(), "Pay the invoice 17."))
+		policy := atOnce(func(context.Context, retry.Question) bool { t.Error("asked"); return false })
+		require.Error(t, run(t.Context(), nil, policy, "Pay the invoice 17.", nil, func(string) {}))
 		records, err := srv.Records("c")
 		require.NoError(t, err)
 		assert.Len(t, records, 1)

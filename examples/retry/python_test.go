@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/test/built"
+	llm "github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // runPython runs tasks in Python, several at a time, with the package's modules as scripts/packages puts them together. Its
@@ -105,10 +105,10 @@ func TestPythonSchedules(t *testing.T) {
 		if r.IntN(3) == 0 {
 			task.Wire += "-async"
 		}
+		if task.Loop = []string{"calls", "turns"}[r.IntN(2)]; task.Loop == "turns" {
+			task.SDK = 0
+		}
 		tasks = append(tasks, task)
 	}
-	recorded := checkSchedules(t, m, tasks, runPython(t, tasks))
-	if schedules == 1000 { // few of them may have more; it varies with the bytes that arrive before a reset
-		assert.LessOrEqual(t, float64(recorded.asked), 1.1*float64(recorded.due), "questions")
-	}
+	checkSchedules(t, m, tasks, runPython(t, tasks))
 }

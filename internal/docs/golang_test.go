@@ -30,7 +30,7 @@ var packages = map[string]string{
 	"classify":      module + "/otelllm/classify",
 	"context":       "context",
 	"errors":        "errors",
-	"faultyllm":     module + "/examples/faultyllm",
+	"faultyllm":     module + "/test/faultyllm",
 	"http":          "net/http",
 	"log":           "log",
 	"openai":        "github.com/openai/openai-go/v3",
@@ -66,7 +66,7 @@ var around = map[string]surroundings{
 		var frame []byte
 		var write func(frame []byte) error
 		var read func() (frame []byte, err error)`},
-	"examples/README.md": {function: "(t *testing.T)"},
+	"test/README.md": {function: "(t *testing.T)"},
 	"docs/retry.md": {
 		function: "(ctx context.Context) (answer string, err error)",
 		declarations: `
@@ -84,7 +84,7 @@ var around = map[string]surroundings{
 
 var importDeclaration = regexp.MustCompile(`(?m)^import (?:\([^)]*\)|(?:\w+ )?"[^"]+")$`)
 
-// goChecker compiles snippets against the packages that they import, as the module of the examples has them.
+// goChecker compiles snippets against the packages that they import, as the module of the harness has them.
 type goChecker struct {
 	positions *token.FileSet
 	importer  types.Importer
@@ -115,7 +115,7 @@ func (c *goChecker) importing(exported map[string]string) types.Importer {
 	return importer.ForCompiler(c.positions, "gc", func(path string) (io.ReadCloser, error) {
 		file, ok := exported[path]
 		if !ok {
-			return nil, fmt.Errorf("the module of the examples has no package %s", path)
+			return nil, fmt.Errorf("the module of the harness has no package %s", path)
 		}
 		return os.Open(file)
 	})
@@ -130,7 +130,7 @@ func exportData(t *testing.T, paths []string) map[string]string {
 	flags, err := exec.CommandContext(ctx, "go", "env", "GOFLAGS").Output()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
-	cmd.Dir = filepath.Join(root, "examples")
+	cmd.Dir = filepath.Join(root, "test")
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS="+strings.TrimSpace(string(flags)+" -trimpath"))
 	var problems strings.Builder
 	cmd.Stderr = &problems

@@ -32,14 +32,11 @@ var (
 	codeSpan = regexp.MustCompile("^`([^`]+)`$")
 )
 
-// parseImportTable reads the table under "Where things are" of CONTRIBUTING.md.
+// parseImportTable reads the table of imports.md.
 func parseImportTable(t *testing.T, page string) importTable {
 	t.Helper()
-	_, section, ok := strings.Cut(page, "## Where things are\n")
-	require.True(t, ok)
-	section, _, _ = strings.Cut(section, "\n## ")
 	table := importTable{}
-	for _, row := range tableRow.FindAllStringSubmatch(section, -1) {
+	for _, row := range tableRow.FindAllStringSubmatch(page, -1) {
 		folder, cell := row[1], row[2]
 		require.NotContains(t, table, folder)
 		table[folder] = nil
@@ -89,10 +86,10 @@ func (table importTable) allows(folder, imported string) (allowed, known bool) {
 	return false, false
 }
 
-// TestImports compares the import table of CONTRIBUTING.md with what every package of every module imports, for every
+// TestImports compares imports.md with what every package of every module imports, for every
 // system. Tests may import more, as long as client and Collector stay apart.
 func TestImports(t *testing.T) {
-	table := parseImportTable(t, read(t, "CONTRIBUTING.md"))
+	table := parseImportTable(t, read(t, "internal/docs/imports.md"))
 	folders := map[string]map[string]bool{} // what each one's packages import, without tests
 	for _, file := range files(t, ".go") {
 		folder := path.Dir(file)
@@ -112,7 +109,7 @@ func TestImports(t *testing.T) {
 		}
 	}
 	for folder := range table {
-		assert.DirExists(t, filepath.Join(root, filepath.FromSlash(folder)), "CONTRIBUTING.md has a row for a folder that is not there")
+		assert.DirExists(t, filepath.Join(root, filepath.FromSlash(folder)), "imports.md has a row for a folder that is not there")
 	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		// Each package that is compiled into an agent or a Collector has a row of its own.
@@ -122,7 +119,7 @@ func TestImports(t *testing.T) {
 		}
 		if !known {
 			cell := strings.Join(slices.Sorted(maps.Keys(folders[folder])), ", ")
-			t.Errorf("the import table of CONTRIBUTING.md has no row for a package; as it is now:\n| `%s/` | … | %s |", folder, cmp.Or(cell, "–"))
+			t.Errorf("internal/docs/imports.md has no row for a package; as it is now:\n| `%s/` | … | %s |", folder, cmp.Or(cell, "–"))
 		}
 	}
 }
@@ -158,7 +155,7 @@ func (table importTable) problem(file, imported string) string {
 		return ""
 	}
 	if allowed, _ := table.allows(folder, imported); !allowed {
-		return fmt.Sprintf("the import table of CONTRIBUTING.md does not allow %s for %s/", entryFor(imported), folder)
+		return fmt.Sprintf("internal/docs/imports.md does not allow %s for %s/", entryFor(imported), folder)
 	}
 	return ""
 }
@@ -168,9 +165,9 @@ func is(imported, at string) bool { return imported == at || strings.HasPrefix(i
 
 // TestImportsRefuse: imports that the table does not allow are found.
 func TestImportsRefuse(t *testing.T) {
-	table := parseImportTable(t, "## Where things are\n\n| folder | what | may import |\n|---|---|---|\n"+
+	table := parseImportTable(t, "| folder | what | may import |\n|---|---|---|\n"+
 		"| `otelllm/` | a | `semconv/`, `otelllm/internal/…`, `otel`, `otel/trace/…`, `github.com/felixge/httpsnoop` |\n"+
-		"| `otelllm/internal/sse/` | b, `c` | – |\n| `examples/` | d | everything |\n\n## Next\n\n| `bench/` | e | everything |\n")
+		"| `otelllm/internal/sse/` | b, `c` | – |\n| `examples/` | d | everything |\n")
 	for _, tt := range []struct {
 		file, imported string
 		fails          bool

@@ -23,7 +23,7 @@ var (
 func TestLinks(t *testing.T) {
 	links, from := 0, map[string][]string{}
 	for _, page := range files(t, ".md") {
-		if strings.HasPrefix(page, "examples/e2e/agents/") || path.Base(page) == "page.md" && strings.HasPrefix(page, "examples/e2e/") {
+		if strings.HasPrefix(page, "test/e2e/agents/") || path.Base(page) == "page.md" && strings.HasPrefix(page, "test/e2e/") {
 			continue // the template of a page in docs, where its links start
 		}
 		for _, match := range linkPattern.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, page), ""), -1) {

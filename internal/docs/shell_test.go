@@ -18,15 +18,15 @@ import (
 )
 
 // folders are the pages whose commands are meant for another folder than the root.
-var folders = map[string]string{"bench/README.md": "bench", "examples/README.md": "examples"}
+var folders = map[string]string{"bench/README.md": "bench", "examples/README.md": "examples", "test/README.md": "test"}
 
 // programs are those that make builds: the folders with their flags. The Collector has the flags of its framework.
 var programs = map[string]string{
 	"build/otelllm":     "cmd/otelllm",
 	"otelllm":           "cmd/otelllm",
-	"build/oracle":      "examples/oracle",
-	"build/quickstart":  "examples/quickstart",
-	"build/soak":        "examples/soak",
+	"build/oracle":      "test/oracle",
+	"build/quickstart":  "test/quickstart",
+	"build/soak":        "test/soak",
 	"build/otelcol-llm": "",
 }
 
@@ -73,7 +73,7 @@ func TestCommands(t *testing.T) {
 
 // goRunFolders are where a page means `go run` in its text.
 var goRunFolders = map[string]string{
-	"docs/incidents.md":                  "examples",
+	"docs/incidents.md":                  "test",
 	"deploy/collector/grafana/README.md": "deploy/collector",
 }
 
@@ -154,7 +154,7 @@ func shellProblems(t *testing.T, folder, script string) (list []string) {
 }
 
 // ours is a path in the repository.
-var ours = regexp.MustCompile(`^(bench|connector|deploy|docs|examples|internal|otelllm|processor|scripts|semconv)/[\w./-]+$`)
+var ours = regexp.MustCompile(`^(bench|connector|deploy|docs|examples|internal|otelllm|processor|scripts|semconv|test)/[\w./-]+$`)
 
 var (
 	target   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
@@ -286,7 +286,7 @@ func TestShellRefuses(t *testing.T) {
 		"make demo OLTP=host:4317":                               "the Makefile has no variable OLTP",
 		"cd example":                                             "there is no folder example",
 		"cd examples && go run ./nothing":                        "there is no package ./nothing in examples",
-		"cd examples && go run ./quickstart -jq":                 "there is no flag -jq",
+		"cd test && go run ./quickstart -jq":                     "there is no flag -jq",
 		"build/otelllm classify --json --traces x":               "there is no flag --traces",
 		"build/otelcol-llm --config deploy/collector/no.yaml":    "there is no deploy/collector/no.yaml",
 		"build/otelcol-llm --confg x":                            "there is no flag --confg",

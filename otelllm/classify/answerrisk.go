@@ -37,9 +37,9 @@ func (j *judge) addResponse(k *risk, pos int) {
 	k.partsMissing = k.partsMissing || r.Open // it may show text, or hand over a call, at any moment
 }
 
-// refused reports whether the provider did not accept the request. A timeout or a server
-// error does not show that.
-func (r *Request) refused() bool { return r.Status >= 400 && r.Status < 500 && r.Status != 408 }
+// refused reports whether the provider did not accept the request: it refused it, or redirected the
+// client. A timeout or a server error does not show that.
+func (r *Request) refused() bool { return r.Status >= 300 && r.Status < 500 && r.Status != 408 }
 
 // continues reports whether the provider continues to process the request although its
 // stream is gone or never existed.
@@ -77,13 +77,13 @@ func (r *Request) cannotHaveAnswer() bool {
 		return true
 	case semconv.PhaseUnset, semconv.PhaseUnknown:
 	default:
-		return r.Status >= 400
+		return r.Status >= 300
 	}
 	switch r.Transport.Cause {
 	case semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout, semconv.TransportCauseWriteFailed:
 		return true
 	}
-	return r.Status >= 400 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
+	return r.Status >= 300 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
 		BeforeConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 

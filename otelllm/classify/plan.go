@@ -157,13 +157,30 @@ func (p *Plan) anyLost() bool {
 	return false
 }
 
-// retryOfOpenFailures joins the verdicts on the requests that failed and that no later one
-// recovered. It returns that on the run if it is not a request that failed.
+// tookAnswer reports whether the client took the answer of a request that failed for a complete one:
+// a later history has the output of each of its calls. The answer is part of the conversation then,
+// and is not asked for again.
+func (j *judge) tookAnswer(pos int) bool {
+	r := j.requestAt(int32(pos))
+	n, known := r.readyCalls()
+	if !known || n == 0 || n != len(r.CallIDs) || len(r.OpenCallIDs) > 0 || j.reusesIDs() {
+		return false
+	}
+	for _, id := range j.index.numbersOf(pos, roleMade) {
+		if !j.carriedAfter(j.index.uses(id, roleCarried), pos) {
+			return false
+		}
+	}
+	return true
+}
+
+// retryOfOpenFailures joins the verdicts on the requests that failed, that no later one recovered,
+// and whose answers the client did not take. It returns that on the run if it is not a request that failed.
 func (j *judge) retryOfOpenFailures(v *Verdicts, run Retry) Retry {
 	var all Retry
 	for pos, i := range j.order {
 		d := &v.Requests[i]
-		if !d.Failed() || j.superseded(pos) || j.recoveredLater(pos) {
+		if !d.Failed() || j.superseded(pos) || j.recoveredLater(pos) || j.tookAnswer(pos) {
 			continue
 		}
 		after := max(all.After, d.Retry.After)

@@ -125,7 +125,7 @@ func (c *callPlanner) addResponse(pos int) {
 		switch id := r.CallIDs[at]; {
 		case id == "" && !c.recorded:
 			c.list(&c.plan.MayHaveRun, -1, planned("", r.nameOf(at), c.effect, OutputUnset))
-		case id == "", (c.fates[n] == fateListed || c.index.executed(n)) && !c.madeAgain(n):
+		case id == "", (c.fates[n] == fateListed || c.index.executed(n)) && !c.madeAgain(n, pos, id):
 		case c.cameBack(n, pos):
 			c.list(&c.plan.Ran, n, planned(id, r.nameOf(at), semconv.ToolEffectUnknown, c.carriedOutput(n)))
 		case c.recorded && known:
@@ -136,7 +136,7 @@ func (c *callPlanner) addResponse(pos int) {
 	}
 	for at, n := range c.index.numbersOf(pos, roleOpened) {
 		switch id := r.OpenCallIDs[at]; {
-		case id == "" || c.fates[n] == fateListed || c.index.executed(n):
+		case id == "" || c.index.executed(n) || c.fates[n] == fateListed && (c.stayedOpen(r) || !c.reusesIDs()):
 		case c.cameBack(n, pos): // a client that repairs inputs executed it
 			c.list(&c.plan.Ran, n, planned(id, "", semconv.ToolEffectUnknown, c.carriedOutput(n)))
 		case c.stayedOpen(r) && (c.recorded || !c.taken(n)):
@@ -147,24 +147,21 @@ func (c *callPlanner) addResponse(pos int) {
 	}
 }
 
-// madeAgain reports whether responses made a call with an id more often than tools executed it,
-// so that one that is not recorded may have run. It reports false the second time.
-func (c *callPlanner) madeAgain(n int32) bool {
+// madeAgain reports whether the response at a position made a call with an id again, and that one,
+// which is not recorded, may have run as well: responses made it more often than tools executed it, or
+// no later history has an output of it. It reports false the second time.
+func (c *callPlanner) madeAgain(n int32, pos int, id string) bool {
+	if c.recorded || slices.ContainsFunc(c.plan.MayHaveRun, func(p PlannedCall) bool { return p.ID == SanitizeID(id) }) {
+		return false
+	}
+	if !c.index.executed(n) {
+		return c.reusesIDs() && !c.carriedAfter(c.index.uses(n, roleCarried), pos)
+	}
 	made := int32(0)
 	for _, u := range c.index.uses(n, roleMade) {
 		made += u.times
 	}
-	return !c.recorded && c.index.executed(n) && int(made) > len(c.index.executions(n)) && !c.listedAgain(n)
-}
-
-func (c *callPlanner) listedAgain(n int32) bool {
-	id := SanitizeID(c.run.Tools[c.index.executions(n)[0]].CallID)
-	for i := range c.plan.MayHaveRun {
-		if c.plan.MayHaveRun[i].ID == id {
-			return true
-		}
-	}
-	return false
+	return int(made) > len(c.index.executions(n))
 }
 
 // stayedOpen reports whether the input of a call that a response lists as open is known to be
@@ -181,9 +178,18 @@ func (j *judge) carriedUnrecorded(n int32) bool {
 }
 
 // cameBack reports whether a request after the one at a position contains the output of its call
-// with an id, which no recorded tool executed. Of an id that is used again that is not known.
+// with an id, which no recorded tool executed. Of an id that is used again that is known if the last
+// such request contains an output for each call with the id that was made before it.
 func (j *judge) cameBack(n int32, pos int) bool {
-	return j.carriedUnrecorded(n) && !j.reusesIDs() && j.carriedAfter(j.index.uses(n, roleCarried), pos)
+	carried := j.index.uses(n, roleCarried)
+	if !j.carriedUnrecorded(n) || !j.carriedAfter(carried, pos) {
+		return false
+	}
+	if !j.reusesIDs() {
+		return true
+	}
+	j.look(int(carried[len(carried)-1].pos))
+	return j.carriesAll(n)
 }
 
 // taken reports whether a history contains a call with an id or its output: its client took

@@ -91,6 +91,47 @@ func TestPlanOfRun(t *testing.T) {
 			"ran[a:kept] may[] never[] rest tool_side_effect",
 		},
 		{
+			"the client took an answer without an end, and the next request failed: go on with it, and do not ask",
+			run(true, []Request{
+				request(0, 1, all(calls("a"), reset(semconv.PhaseToolCallReady))),
+				request(3, 4, all(refused(500, semconv.ProviderErrorKindServerError), carries("a"))),
+			}, tool(1, 2, "a", pays, succeeded)),
+			"ran[a:kept] may[] never[] rest ",
+		},
+		{
+			"it took one call of two",
+			run(true, []Request{
+				request(0, 1, all(calls("a", "b"), reset(semconv.PhaseToolCallReady))),
+				request(3, 4, all(refused(500, semconv.ProviderErrorKindServerError), carries("a"))),
+			}, tool(1, 2, "a", pays, succeeded)),
+			"ran[a:kept] may[] never[b] rest tool_side_effect",
+		},
+		{
+			"an id is used again, and the history has the output of the first call", // by tools that are not recorded
+			Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(2), Requests: []Request{
+				request(0, 1, all(calls("a"), carries())),
+				request(3, 4, all(reset(semconv.PhaseToolInput), carries("a"), func(r *Request) { r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"} })),
+			}},
+			"ran[a:kept] may[] never[] rest ",
+		},
+		{
+			"an id is used again, by a call that may have run as well",
+			Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(2), Requests: []Request{
+				request(0, 1, all(calls("a"), carries())),
+				request(3, 4, all(calls("a"), reset(semconv.PhaseToolCallReady), carries("a"))),
+			}},
+			"ran[a:kept] may[a] never[] repaired_history tool_state_unknown",
+		},
+		{
+			"an id is used again, and the history has one output for two calls",
+			Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(3), Requests: []Request{
+				request(0, 1, all(calls("a"), carries())),
+				request(2, 3, all(calls("a"), carries("a"))),
+				request(4, 5, all(refused(500, semconv.ProviderErrorKindServerError), carries("a"))),
+			}},
+			"ran[] may[a] never[] repaired_history tool_state_unknown",
+		},
+		{
 			"the application rejected the call",
 			run(true, []Request{request(0, 1, calls("a")), request(3, 4, all(refused(503, semconv.ProviderErrorKindOverloaded), carries("a")))}, tool(1, 2, "a", pays, semconv.ToolOutcomeRejected)),
 			"ran[] may[] never[a] again ",
@@ -452,7 +493,7 @@ func (w *world) ask(step int) (pending []string, failed bool) {
 	for _, e := range w.history {
 		e.delivered = e.delivered || !failed
 	}
-	if !failed {
+	if !failed || len(made) > 0 && w.r.IntN(4) == 0 { // it may take a broken answer for a complete one
 		return made, false
 	}
 	if w.eager {

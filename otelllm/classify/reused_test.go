@@ -59,3 +59,19 @@ func TestUnrecordedToolWithAReusedID(t *testing.T) {
 		})
 	}
 }
+
+// A tool that executed an earlier call with the same id does not show that the calls of a broken
+// answer were executed by recorded tools alone.
+func TestReusedIDOfBrokenAnswer(t *testing.T) {
+	r := Run{Start: t0, Ended: NotObserved, Requests: []Request{
+		request(0, 1, all(calls("call"), carries())),
+		request(3, 4, all(calls("call"), reset(semconv.PhaseToolCallReady), carries("call"))),
+	}, Tools: []Tool{tool(1, 2, "call", pays, semconv.ToolOutcomeSucceeded)}}
+	d := JudgeCall(&r, []int{1})
+	assert.Equal(t, UserConfirmedRetry, d.Retry.Safety)
+	assert.Equal(t, semconv.RetryReasonToolStateUnknown, d.Retry.Reason)
+
+	r.ToolsRecorded = Yes
+	d = JudgeCall(&r, []int{1})
+	assert.Equal(t, SafeAutoRetry, d.Retry.Safety)
+}

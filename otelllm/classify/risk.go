@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"sort"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -255,8 +256,9 @@ func (j *judge) callState(pos int) callState {
 		return callsNone
 	}
 	executed := 0
-	for _, n := range j.index.numbersOf(pos, roleMade) {
-		if j.index.executed(n) {
+	made := j.index.numbersOf(pos, roleMade)
+	for at, n := range made {
+		if j.executedFor(pos, n, made[:at]) {
 			executed++
 		}
 	}
@@ -268,6 +270,23 @@ func (j *judge) callState(pos int) callState {
 	default:
 		return callsUnknown
 	}
+}
+
+// executedFor reports whether a recorded tool executed the call with an id of the response at a
+// position, after the calls before it. Where ids are used again, a tool that began before the request
+// executed another call.
+func (j *judge) executedFor(pos int, n int32, before []int32) bool {
+	if !j.reusesIDs() {
+		return j.index.executed(n)
+	}
+	tools := j.index.executions(n) // by their start
+	left := len(tools) - sort.Search(len(tools), func(i int) bool { return !j.run.Tools[tools[i]].Start.Before(j.starts[pos]) })
+	for _, b := range before {
+		if b == n {
+			left--
+		}
+	}
+	return left > 0
 }
 
 // providerTools returns what provider-executed tools of this request may have done.

@@ -115,6 +115,9 @@ class StreamError(Exception):
         self.request = request
 
 
+CALLED = BEGUN + call('{}') + chunk({}, 'tool_calls') + 'data: [DONE]\n\n'
+
+
 def in_stream(text, request):
     if '"error"' in text:
         raise StreamError(request)
@@ -136,8 +139,8 @@ class Model:
     def requests(self):
         return self.server.requests
 
-    def ask(self):
-        with self.client.stream('POST', self.server.url, json=BODY) as response:
+    def ask(self, body=BODY):
+        with self.client.stream('POST', self.server.url, json=body) as response:
             if response.status_code >= 400:
                 raise StatusError(response)
             text = ''
@@ -146,9 +149,9 @@ class Model:
                 in_stream(text, response.request)
             return text
 
-    async def ask_async(self):
+    async def ask_async(self, body=BODY):
         async with httpx.AsyncClient(transport=otelllm.AsyncTransport(verify=False)) as client:
-            async with client.stream('POST', self.server.url, json=BODY) as response:
+            async with client.stream('POST', self.server.url, json=body) as response:
                 if response.status_code >= 400:
                     raise StatusError(response)
                 text = ''
@@ -480,6 +483,106 @@ class TestLoop(Case):
         ]:
             with self.assertRaisesRegex((TypeError, ValueError), message):
                 f()
+
+
+class TestTurn(Case):
+    """An agent with one tool that may run once. It asks for that as long as its history has no output."""
+
+    def agent(self, m, keeps=True, effect='non_idempotent'):
+        ran, history = [], []
+
+        def messages():
+            return [*BODY['messages'], *({'role': 'tool', 'tool_call_id': id, 'content': 'paid'} for id in history)]
+
+        def execute(text):
+            if 'tool_calls' not in text:
+                return False
+            with otelllm.tool(id='call_1', name='pay', effect=effect):
+                ran.append('call_1')
+            history.append('call_1')
+            return True
+
+        def turn():
+            if not keeps:
+                history.clear()
+            while execute(m.ask({**BODY, 'messages': messages()})):
+                pass
+            return 'paid'
+
+        async def turn_async():
+            if not keeps:
+                history.clear()
+            while execute(await m.ask_async({**BODY, 'messages': messages()})):
+                pass
+            return 'paid'
+        if self.asynchronous:
+            return ran, lambda **policy: asyncio.run(otelllm.retry_turn_async(m.policy(**policy), turn_async))
+        return ran, lambda **policy: otelllm.retry_turn(m.policy(**policy), turn)
+
+    def test_a_turn_that_keeps_its_history_goes_on(self):
+        for within in (lambda f: f(), self.in_run):
+            m = Model(self, answer(CALLED), refused(503, 'overloaded'), answer(BEGUN, 'reset'))
+            ran, turn = self.agent(m)
+            self.assertEqual(within(turn), 'paid')
+            self.assertEqual((ran, m.requests, m.slept), (['call_1'], 4, [0.5, 1.0]))
+
+    def in_run(self, f):
+        with otelllm.run('coder', tools_recorded=True):
+            return f()
+
+    def test_a_turn_that_has_lost_its_history_pays_once(self):  # as in agno#10366
+        m = Model(self, answer(CALLED), refused(503, 'overloaded'), answer(CALLED))
+        ran, turn = self.agent(m, keeps=False)
+        error = self.gives_up('output_left_out', m, turn)
+        self.assertEqual((ran, m.requests), (['call_1'], 2))
+        self.assertEqual([(c['id'], c['output']) for c in error.plan['ran']], [('call_1', 'kept')])
+        m = Model(self, answer(CALLED), refused(503, 'overloaded'), answer(CALLED))
+        ran, turn = self.agent(m, keeps=False, effect='read_only')
+        self.assertEqual((turn(), len(ran)), ('paid', 2))
+
+    def test_what_is_not_known_is_asked_for(self):
+        for shown in (TEXT, call()):
+            m, asked = Model(self, answer(BEGUN + shown, 'reset'), answer(WHOLE)), []
+            self.gives_up('no_hook', m, self.agent(Model(self, answer(BEGUN + shown, 'reset')))[1])
+            ran, turn = self.agent(m)
+            self.assertEqual(turn(ask=lambda failure, asked=asked: asked.append(failure.plan['ask']) or True), 'paid')
+            self.assertEqual((len(asked), m.requests, ran), (1, 2, []))
+
+    def test_the_budget_is_of_turns(self):
+        m = Model(self, answer(CALLED), *[refused(503, 'overloaded')] * 9)
+        ran, turn = self.agent(m)
+        error = self.gives_up('attempts_spent', m, lambda: turn(attempts=3))
+        self.assertEqual((error.attempts, m.requests, ran), (3, 4, ['call_1']))
+        self.gives_up('no_retry', m, self.agent(Model(self, refused(401, 'authentication_error')))[1])
+
+    def test_an_error_of_the_turn_is_raised_as_it_is(self):
+        m, own = Model(self, answer(WHOLE)), ValueError('own')
+
+        def turn():
+            m.ask()
+            raise own
+        with self.assertRaises(ValueError) as raised:
+            otelllm.retry_turn(m.policy(), turn)
+        self.assertIs(raised.exception, own)
+
+    def test_a_loop_within_the_turn(self):
+        m = Model(self, refused(503, 'overloaded'), refused(503, 'overloaded'), refused(503, 'overloaded'))
+        self.assertEqual(otelllm.retry_turn(m.policy(), lambda: otelllm.retry(m.policy(attempts=2), m.ask)), WHOLE)
+        self.assertEqual(m.requests, 4)
+
+    def test_what_a_tool_asks_a_model_for_is_no_model_call_of_the_turn(self):
+        m, tries = Model(self, answer(WHOLE), refused(503, 'overloaded')), []
+
+        def turn():
+            tries.append(m.ask())
+            with otelllm.tool(id='call_1', name='research', effect='read_only'), contextlib.suppress(StatusError):
+                m.ask()
+        otelllm.retry_turn(m.policy(ask=lambda _: self.fail('asked')), turn)
+        self.assertEqual((m.requests, len(tries)), (2, 1))
+
+
+class TestTurnAsync(TestTurn):
+    asynchronous = True
 
 
 class TestJudge(unittest.TestCase):

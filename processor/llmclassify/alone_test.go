@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -101,7 +102,7 @@ func TestAlone(t *testing.T) {
 			h.consume(t, tt.spans...)
 			h.pass(t, defaultMaxHold)
 			check(t, h, "in one call")
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 
 			h = newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
@@ -127,7 +128,7 @@ func TestAloneBeneathWhatNeverComes(t *testing.T) {
 			h.pass(t, defaultRunTimeout)
 			assert.Equal(t, 1, h.out().SpanCount())
 			noRuns(t, h)
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
@@ -138,7 +139,7 @@ func TestRootIsJudgedAtOnce(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools))
 	untouched(t, h.out(), 2)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 
 	aborted := requestSpan(2, 0, 0.1, 1).streamed(semconv.PhaseText, semconv.StreamEndCancelled, counts{text: 1}).
 		with(semconv.AbortSourceKey.String(semconv.AbortSourceUser.String())).of(2)
@@ -173,7 +174,7 @@ func TestRootIsJudgedAtOnce(t *testing.T) {
 			assert.Equal(t, semconv.TriggerComplete, v.trigger)
 		}
 	}
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 	noRuns(t, h)
 }
 
@@ -210,7 +211,7 @@ func TestBeneathRootInEveryOrder(t *testing.T) {
 						assert.Equal(t, all.class, got.class, "span %d, order %v", s.id, order)
 					}
 				}
-				assert.Equal(t, load{}, h.load())
+				assert.Equal(t, telemetry.Load{}, h.Load())
 			}
 		})
 	}
@@ -243,8 +244,8 @@ func TestGoesToMakeRoom(t *testing.T) {
 			h.consume(t, tt.spans...)
 			assert.Zero(t, h.out().SpanCount())
 			l := h.lane()
-			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-			l.judgeAll(t.Context())
+			l.Push(l.Buffer.Evict(t0, l.Buffer.Bytes()))
+			judgeAll(t.Context(), l)
 			check(t, h, semconv.TriggerMemory)
 
 			cfg := defaultConfig()
@@ -274,8 +275,8 @@ func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, ofTime, run)
 	l := h.lane()
-	l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-	l.judgeAll(t.Context())
+	l.Push(l.Buffer.Evict(t0, l.Buffer.Bytes()))
+	judgeAll(t.Context(), l)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.TriggerMemory, v.trigger)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
@@ -360,8 +361,8 @@ func TestGatewayPassesOn(t *testing.T) {
 			h = newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
 			l := h.lane()
-			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
-			l.judgeAll(t.Context())
+			l.Push(l.Buffer.Evict(t0, l.Buffer.Bytes()))
+			judgeAll(t.Context(), l)
 			assert.Equal(t, tt.want, safeties(h), "to make room")
 
 			for _, order := range orders(len(tt.spans)) {
@@ -376,7 +377,7 @@ func TestGatewayPassesOn(t *testing.T) {
 					want[6] = asks // late: a root that went well does not wait
 				}
 				assert.Equal(t, want, got, "order %v", order)
-				assert.Equal(t, load{}, h.load())
+				assert.Equal(t, telemetry.Load{}, h.Load())
 			}
 		})
 	}

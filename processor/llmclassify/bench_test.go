@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
@@ -95,7 +96,7 @@ var benchMixes = []struct {
 
 func newBenchProcessor(b *testing.B, next consumer.Traces) *classifier {
 	b.Helper()
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, clock.System{})
 	require.NoError(b, err)
 	require.NoError(b, p.Start(b.Context(), componenttest.NewNopHost()))
 	b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
@@ -191,9 +192,9 @@ func BenchmarkHeld(b *testing.B) {
 				n += spans.Len()
 				require.NoError(b, p.ConsumeTraces(b.Context(), td))
 			}
-			for _, s := range p.shards {
-				for l := range s.all {
-					for !l.inbox.empty() {
+			for _, s := range p.Shards {
+				for l := range s.All {
+					for !l.Inbox.Empty() {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -201,7 +202,7 @@ func BenchmarkHeld(b *testing.B) {
 			time.Sleep(100 * time.Millisecond) // for the last delivery to be packed
 			for b.Loop() {
 				b.ReportMetric(float64(heap()-before)/float64(n), "B/span")
-				b.ReportMetric(float64(p.load().bytes+p.load().factBytes)/float64(n), "estimated-B/span")
+				b.ReportMetric(float64(p.Load().Bytes+p.Load().FactBytes)/float64(n), "estimated-B/span")
 			}
 			runtime.KeepAlive(p)
 		})
@@ -242,24 +243,24 @@ func BenchmarkClassifyRun(b *testing.B) {
 	for i := range 11 {
 		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), clock.System{})
 	require.NoError(b, err)
 	now := time.Now()
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))
 	td := tracesOf(b, specs...)
-	batch := p.recognise(now, nil, td)
-	arrivals := newPartition(batch, p.shards).arrivals()
-	batch.takeSpans(false)
-	s := p.shards[0].lane(p.tenants.others)
-	releases := s.buffer.Add(now, arrivals, nil)
+	batch := p.reader.Read(now, nil, td)
+	arrivals := batch.Arrivals()
+	batch.Take(false)
+	s := p.Shards[0].Lane(p.Tenants.Others)
+	releases := s.Buffer.Add(now, arrivals, nil)
 	require.Len(b, releases, 1)
 	require.Len(b, releases[0].Members, 20)
-	s.releaser.open(&releases[0])
+	s.Releaser.Open(&releases[0])
 	b.Run("judge", func(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.releaser.judge.Diagnose(&releases[0], trace.Inner{})
+				d := s.Releaser.Judge.Diagnose(&releases[0], trace.Inner{})
 				if d.Run.Outcome != semconv.RunOutcomeRecovered {
 					b.Fatal(d.Run.Outcome)
 				}
@@ -270,7 +271,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.releaser.judge.Diagnose(&releases[0], trace.Inner{})
+				d := s.Releaser.Judge.Diagnose(&releases[0], trace.Inner{})
 				for i := range releases[0].Members {
 					m := &releases[0].Members[i]
 					stamped := m.Span.Attributes().Len()

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -70,7 +71,7 @@ func TestRunAbandoned(t *testing.T) {
 	timeline, ok := span.Attributes().Get(string(semconv.RunTimelineKey))
 	require.True(t, ok)
 	assert.Positive(t, timeline.Slice().Len())
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 	checkGolden(t, "22_run_abandoned", tracesOf(t, parts...), append2(before, td))
 
 	h.sink.Reset()
@@ -138,7 +139,7 @@ func TestSeveralRunsExpire(t *testing.T) {
 	assert.Equal(t, spanID(1), spans[0].ParentSpanID())
 	h.consume(t, runSpan(11, 0, 5000, 1, 0))
 	assert.Equal(t, semconv.RunOutcomeSucceeded, outcomes(h.out())[11])
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // TestCompletion sends whole traces, one span a call, in every order or some of
@@ -267,7 +268,7 @@ func TestCompletion(t *testing.T) {
 				assert.Len(t, tt.want, judged, "once each, order %v", order)
 				h.pass(t, defaultRunTimeout)
 				assert.Empty(t, abandonedSpans(h.out()), "order %v", order)
-				assert.Equal(t, load{}, h.load(), "order %v", order)
+				assert.Equal(t, telemetry.Load{}, h.Load(), "order %v", order)
 			}
 		})
 	}
@@ -317,7 +318,7 @@ func TestRetryAfterLongBackOff(t *testing.T) {
 	h.pass(t, 9*time.Minute)
 	h.consume(t, requestSpan(3, 1, 570, 571).with(semconv.RequestAttempt(2)).answered("stop", answer), runSpan(1, 0, 572, 2, 0))
 	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), verdictOf(spansOf(h.out())[spanID(1)]))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A span beneath one whose run was judged is late, whatever lies between them.
@@ -343,7 +344,7 @@ func TestLaggingShard(t *testing.T) {
 	h.clock.advance(defaultMaxHold)
 	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
 	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
-	for h.shards[0].turn(t.Context()) {
+	for h.Shards[0].Turn(t.Context()) {
 	}
 	out := spansOf(h.out())
 	require.Len(t, out, 2)

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -178,7 +179,7 @@ func TestCompletionUnnamed(t *testing.T) {
 				require.Equal(t, tt.runs, runs, "a run is judged once, order %v", order)
 				h.pass(t, defaultRunTimeout)
 				require.Empty(t, abandonedSpans(h.out()), "order %v", order)
-				require.Equal(t, load{}, h.load(), "order %v", order)
+				require.Equal(t, telemetry.Load{}, h.Load(), "order %v", order)
 			}
 		})
 	}
@@ -210,7 +211,7 @@ func TestRetryAfterLongBackOffUnnamed(t *testing.T) {
 	v = verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.RunOutcomeRecovered, v.outcome)
 	assert.Equal(t, 1, v.recovered)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A run that lasts for hours is judged on all of its requests, as long as it is
@@ -238,7 +239,7 @@ func TestRunOfHours(t *testing.T) {
 	assert.Contains(t, timeline.Slice().AsRaw(), "+17850.000s request 6: sent")
 	h.pass(t, defaultRunTimeout)
 	assert.Empty(t, abandonedSpans(h.out()))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A run that is silent for longer than run_timeout is judged without its end, and that
@@ -259,5 +260,5 @@ func TestRunSilentAgainAndAgain(t *testing.T) {
 	assert.Equal(t, early(semconv.TriggerLate), verdictOf(spansOf(h.out())[spanID(1)]))
 	h.pass(t, 2*defaultRunTimeout)
 	assert.Len(t, abandonedSpans(h.out()), 1)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }

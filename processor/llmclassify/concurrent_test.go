@@ -18,7 +18,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -79,9 +81,9 @@ func TestConcurrent(t *testing.T) {
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
 			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
 			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
-			telemetry := componenttest.NewTelemetry()
+			metrics := componenttest.NewTelemetry()
 			set := processortest.NewNopSettings(metadata.Type)
-			set.TelemetrySettings = telemetry.NewTelemetrySettings()
+			set.TelemetrySettings = metrics.NewTelemetrySettings()
 			p, err := newClassifier(set, cfg, next, hurriedClock{began: time.Now()})
 			require.NoError(t, err)
 			d := newDisk()
@@ -97,7 +99,7 @@ func TestConcurrent(t *testing.T) {
 			allSent := make(chan struct{})
 			go func() { sending.Wait(); close(allSent) }()
 			for waits := true; waits; {
-				addsUp(t, telemetry)
+				addsUp(t, metrics)
 				select {
 				case <-allSent:
 					waits = false
@@ -108,8 +110,8 @@ func TestConcurrent(t *testing.T) {
 			next.works = true
 			next.mu.Unlock()
 			require.NoError(t, p.Shutdown(t.Context()))
-			counted := p.telemetry.flow.now()
-			require.NoError(t, telemetry.Shutdown(t.Context()))
+			counted := p.Telemetry.Flow.Now()
+			require.NoError(t, metrics.Shutdown(t.Context()))
 
 			others := 0
 			for _, spans := range sent {
@@ -126,18 +128,18 @@ func TestConcurrent(t *testing.T) {
 			for _, n := range next.spans {
 				got += n
 			}
-			assert.Equal(t, others, counted.passed)
-			assert.Equal(t, got, counted.in-counted.refused)
-			assert.Equal(t, got, counted.passed+counted.forwarded-counted.added)
-			assert.Zero(t, counted.held)
-			assert.Zero(t, counted.lost)
+			assert.Equal(t, others, counted.Passed)
+			assert.Equal(t, got, counted.In-counted.Refused)
+			assert.Equal(t, got, counted.Passed+counted.Forwarded-counted.Added)
+			assert.Zero(t, counted.Held)
+			assert.Zero(t, counted.Lost)
 			assert.Len(t, next.verdicts, senders*runs)
 			for trace, n := range next.verdicts {
 				assert.Equal(t, 1, n, "verdicts on the run of %s", trace)
 			}
-			held := p.load()
-			held.evidence = 0 // of no request that is still to come
-			assert.Equal(t, load{}, held)
+			held := p.Load()
+			held.Evidence = 0 // of no request that is still to come
+			assert.Equal(t, telemetry.Load{}, held)
 			assert.Empty(t, d.entries())
 		})
 	}
@@ -145,19 +147,19 @@ func TestConcurrent(t *testing.T) {
 
 // hurriedClock goes a thousand times as fast.
 type hurriedClock struct {
-	systemClock
+	clock.System
 	began time.Time
 }
 
 func (c hurriedClock) Now() time.Time { return c.began.Add(1000 * time.Since(c.began)) }
 
-func (c hurriedClock) NewTimer(d time.Duration) timer {
-	return hurriedTimer{c.systemClock.NewTimer(d / 1000)}
+func (c hurriedClock) NewTimer(d time.Duration) clock.Timer {
+	return hurriedTimer{c.System.NewTimer(d / 1000)}
 }
 
-type hurriedTimer struct{ timer }
+type hurriedTimer struct{ clock.Timer }
 
-func (t hurriedTimer) Reset(d time.Duration) { t.timer.Reset(d / 1000) }
+func (t hurriedTimer) Reset(d time.Duration) { t.Timer.Reset(d / 1000) }
 
 // sendRuns sends runs in calls of some spans each, again as long as a call is
 // refused, and counts what was acknowledged.

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/collector/component"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/intake"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
 // Defaults of [Config].
@@ -125,7 +127,7 @@ func createDefaultConfig() component.Config {
 		MaxFactBytes:   defaultMaxFactBytes,
 		MaxSpansPerRun: defaultMaxSpansPerRun,
 
-		IncomingVerdicts: incomingKeepClient,
+		IncomingVerdicts: intake.KeepClient,
 		MarkStatus:       markFailedRuns,
 	}
 }
@@ -148,9 +150,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("shards must not be negative, is %d", c.Shards))
 	}
 	switch c.IncomingVerdicts {
-	case incomingKeepClient, incomingStrip, incomingKeep:
+	case intake.KeepClient, intake.Strip, intake.Keep:
 	default:
-		errs = append(errs, fmt.Errorf("incoming_verdicts must be %s, %s or %s, is %q", incomingKeepClient, incomingStrip, incomingKeep, c.IncomingVerdicts))
+		errs = append(errs, fmt.Errorf("incoming_verdicts must be %s, %s or %s, is %q", intake.KeepClient, intake.Strip, intake.Keep, c.IncomingVerdicts))
 	}
 	if c.MarkStatus != markFailedRuns && c.MarkStatus != markUnset {
 		errs = append(errs, fmt.Errorf("mark_status must be %s or %s, is %q", markFailedRuns, markUnset, c.MarkStatus))
@@ -166,14 +168,14 @@ func (c *Config) Validate() error {
 		}
 		seen[lower] = true
 	}
-	key, ofResource := strings.CutPrefix(c.TenantFrom, tenantFromResource)
+	key, ofResource := strings.CutPrefix(c.TenantFrom, tenant.FromResource)
 	switch {
 	case c.TenantFrom == "" || ofResource && key != "":
-	case c.TenantFrom != tenantFromMetadata:
+	case c.TenantFrom != tenant.FromMetadata:
 		errs = append(errs, fmt.Errorf("tenant_from must be %q, or %q and the key of a resource attribute, is %q",
-			tenantFromMetadata, tenantFromResource, c.TenantFrom))
+			tenant.FromMetadata, tenant.FromResource, c.TenantFrom))
 	case len(c.MetadataKeys) == 0:
-		errs = append(errs, fmt.Errorf("tenant_from %q needs metadata_keys: tenants are told apart by their values", tenantFromMetadata))
+		errs = append(errs, fmt.Errorf("tenant_from %q needs metadata_keys: tenants are told apart by their values", tenant.FromMetadata))
 	}
 	if c.Settle > c.MaxHold {
 		errs = append(errs, fmt.Errorf("settle (%v) must not be greater than max_hold (%v): no span is held longer than that", c.Settle, c.MaxHold))

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/intake"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 )
 
@@ -26,7 +27,7 @@ func TestConfig(t *testing.T) {
 		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
 			MaxHold: 10 * time.Second, Settle: 500 * time.Millisecond, RunTimeout: 15 * time.Minute,
-			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4, IncomingVerdicts: incomingStrip, MarkStatus: markUnset, Dialects: []string{"gen_ai", "otelllm"},
+			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4, IncomingVerdicts: intake.Strip, MarkStatus: markUnset, Dialects: []string{"gen_ai", "otelllm"},
 			Storage: &storageID, MetadataKeys: []string{"X-Tenant", "x-region"},
 		}},
 		{name: "zero", errs: []string{

@@ -6,11 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
-	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -51,7 +49,7 @@ func TestExchangeExplains(t *testing.T) {
 			assert.Equal(t, semconv.ClassStreamInterrupted, v.class, name)
 			assert.Equal(t, semconv.CauseConnectionReset, v.cause, name)
 			assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
-			assert.Equal(t, load{}, h.load(), name)
+			assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		}
 	}
 }
@@ -126,34 +124,22 @@ func TestEvidenceOfTheSameTime(t *testing.T) {
 
 // What is ordinary traffic by its URL is not kept, whether it failed or not; the rest is
 // forgotten in time, and never takes more than its bound.
-func TestEvidenceIsBounded(t *testing.T) {
+func TestEvidenceIsBoundedAndForgotten(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	ordinary := exchangeSpan("", 8, 0.2, 0).spanSpec
 	ordinary.attrs[1] = attribute.String("http.url", "https://shop.example.com/orders?chat=1")
 	h.consume(t, ordinary, ordinary.failed("ECONNRESET"))
-	assert.Zero(t, h.load().evidence)
+	assert.Zero(t, h.Load().Evidence)
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
-	assert.Positive(t, h.load().evidence)
+	assert.Positive(t, h.Load().Evidence)
 	for trace := range byte(3) {
 		h.clock.advance(defaultMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+3))
 	}
-	kept := h.load().evidence
+	kept := h.Load().Evidence
 	for trace := range byte(10) {
 		h.clock.advance(defaultMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+6))
 	}
-	assert.Equal(t, kept, h.load().evidence, "those of before are forgotten")
-
-	e := newEvidence(time.Minute, 1000)
-	span := ptrace.NewSpan()
-	span.Attributes().PutStr(string(otelsemconv.ErrorTypeKey), "ECONNRESET")
-	for n := range 1000 {
-		e.add(t0, &exchange{spanKey{traceID(byte(n)), spanID(byte(n >> 8))}, dialect.ReadExchange(span)})
-		require.LessOrEqual(t, e.size(), 1000)
-	}
-	_, ok := e.kept.Take(spanKey{traceID(999 & 0xff), spanID(999 >> 8)})
-	assert.True(t, ok, "the newest is there")
-	_, ok = e.kept.Take(spanKey{traceID(0), spanID(0)})
-	assert.False(t, ok)
+	assert.Equal(t, kept, h.Load().Evidence, "those of before are forgotten")
 }

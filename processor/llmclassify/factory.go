@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/processor"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 )
 
@@ -25,7 +26,7 @@ func (i *instances) createTraces(
 	cfg component.Config,
 	next consumer.Traces,
 ) (processor.Traces, error) {
-	p, err := newClassifier(set, cfg.(*Config), next, systemClock{})
+	p, err := newClassifier(set, cfg.(*Config), next, clock.System{})
 	if err != nil {
 		return nil, err
 	}

@@ -23,34 +23,34 @@ func (w *whereHeld) sum() int { return w.inbox + w.buffer + w.pending + w.queue 
 
 // countHeld looks for all spans of traces that the processor has. Nothing may work meanwhile.
 func countHeld(p *classifier, spans map[spanKey]bool) (n whereHeld) {
-	for _, s := range p.shards {
-		for l := range s.all {
-			for _, d := range l.inbox.list {
-				for _, a := range d.arrivals {
+	for _, s := range p.Shards {
+		for l := range s.All {
+			for _, d := range l.Inbox.List {
+				for _, a := range d.Arrivals {
 					n.inbox += len(a.Items)
 				}
-				if d.parcel != nil {
-					n.inbox += d.parcel.spans - d.parcel.added
+				if d.Parcel != nil {
+					n.inbox += d.Parcel.Spans - d.Parcel.Added
 				}
 			}
 			for key := range spans {
-				if t := l.buffer.Trace(key.trace); t != nil {
+				if t := l.Buffer.Trace(key.trace); t != nil {
 					if it := t.Item(key.id); it != nil && it.Held() {
 						n.buffer++
 					}
 				}
 			}
-			for _, t := range l.pending.turns {
-				for i := range t.list {
-					for j := range t.list[i].Members {
-						if m := &t.list[i].Members[j]; m.Out && !m.Foreign {
+			for _, t := range l.Pending.Turns {
+				for i := range t.List {
+					for j := range t.List[i].Members {
+						if m := &t.List[i].Members[j]; m.Out && !m.Foreign {
 							n.pending++
 						}
 					}
 				}
 			}
-			for i := range l.forwarder.queue {
-				n.queue += l.forwarder.queue[i].spans - l.forwarder.queue[i].added
+			for i := range l.Forwarder.Queue {
+				n.queue += l.Forwarder.Queue[i].Spans - l.Forwarder.Queue[i].Added
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 					}
 				}
 				found := countHeld(h.classifier, spans)
-				require.Equal(t, found.sum(), h.classifier.telemetry.flow.now().held, "%+v", found)
+				require.Equal(t, found.sum(), h.classifier.Telemetry.Flow.Now().Held, "%+v", found)
 				require.Equal(t, int64(found.sum()), addsUp(t, h.telemetry)["held"])
 				most = whereHeld{max(most.inbox, found.inbox), max(most.buffer, found.buffer), max(most.pending, found.pending), max(most.queue, found.queue)}
 				h.clock.advance(3 * time.Second)
@@ -146,7 +146,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 			assert.Positive(t, most.queue)
 			next.works = true
 			require.NoError(t, h.Shutdown(t.Context()))
-			assert.Zero(t, h.classifier.telemetry.flow.now().held)
+			assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
 		})
 	}
 }
@@ -155,14 +155,14 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 func (h *harness) work(do func()) {
 	stop := make(chan struct{})
 	var shards sync.WaitGroup
-	for _, s := range h.shards {
+	for _, s := range h.Shards {
 		shards.Go(func() {
 			for {
 				select {
 				case <-stop:
 					return
 				default:
-					if !s.turn(context.Background()) {
+					if !s.Turn(context.Background()) {
 						runtime.Gosched()
 					}
 				}

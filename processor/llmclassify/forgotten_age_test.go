@@ -22,7 +22,7 @@ func shownWithin() []spanSpec {
 func passHours(t *testing.T, h *harness, hours int) {
 	for range hours {
 		h.pass(t, time.Hour)
-		h.lane().rotate(h.clock.Now())
+		h.lane().Rotate(h.clock.Now())
 	}
 }
 
@@ -33,7 +33,7 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 		for start, began := range map[string]time.Duration{"began after the start": -time.Hour, "began before the start": 1500 * time.Millisecond} {
 			h := newHarness(t, defaultConfig(), nil)
 			h.clock.advance(1500 * time.Millisecond)
-			h.lifetime.Begin(t0.Add(began))
+			h.Lifetime.Begin(t0.Add(began))
 			h.pass(t, 2*time.Second)
 			h.consume(t, shownWithin()...)
 			passHours(t, h, 3)
@@ -65,7 +65,7 @@ func TestLongRunOfABusySite(t *testing.T) {
 			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
 		}
 		h.pass(t, time.Minute)
-		h.lane().rotate(h.clock.Now())
+		h.lane().Rotate(h.clock.Now())
 		h.sink.Reset()
 	}
 	end := h.clock.Now().Sub(t0).Seconds()

@@ -20,7 +20,10 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -92,9 +95,9 @@ func TestOthersRefused(t *testing.T) {
 		require.Equal(t, tt.err, err, name)
 		next.fail = nil
 		h.settle(t.Context())
-		h.pass(t, maxRetry)
+		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, tt.spans, next.SpanCount(), name)
-		assert.Equal(t, load{}, h.load(), name)
+		assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		addsUp(t, h.telemetry)
 	}
 }
@@ -108,10 +111,10 @@ func TestForwardRefusedForNow(t *testing.T) {
 			h.heldRun(t, 1)
 			h.heldRun(t, 2)
 			assert.Equal(t, 1, next.tries, "the second queues behind the first")
-			kept := h.load().bytes
+			kept := h.Load().Bytes
 			assert.Positive(t, kept)
 
-			for _, wait := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+			for _, wait := range []time.Duration{forward.FirstRetry, 2 * forward.FirstRetry, 4 * forward.FirstRetry} {
 				tries := next.tries
 				at, ok := h.nextDue()
 				require.True(t, ok)
@@ -121,21 +124,21 @@ func TestForwardRefusedForNow(t *testing.T) {
 				h.pass(t, 1)
 				assert.Equal(t, tries+1, next.tries)
 			}
-			assert.Equal(t, kept, h.load().bytes)
+			assert.Equal(t, kept, h.Load().Bytes)
 			next.fail = nil
-			h.pass(t, 8*firstRetry)
+			h.pass(t, 8*forward.FirstRetry)
 			assert.Equal(t, 4, next.SpanCount())
 			for _, td := range next.AllTraces() {
 				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(td)[spanID(1)]))
 			}
-			assert.Equal(t, load{}, h.load())
-			_, ok := h.lane().forwarder.due()
+			assert.Equal(t, telemetry.Load{}, h.Load())
+			_, ok := h.lane().Forwarder.Due()
 			assert.False(t, ok)
 
 			next.fail = down // the backoff begins anew
 			h.heldRun(t, 3)
 			at, _ := h.nextDue()
-			assert.Equal(t, h.clock.Now().Add(firstRetry), at)
+			assert.Equal(t, h.clock.Now().Add(forward.FirstRetry), at)
 		})
 	}
 }
@@ -151,10 +154,10 @@ func TestForwardTogether(t *testing.T) {
 	}
 	assert.Equal(t, 1, next.tries)
 	next.fail, next.tries = nil, 0
-	h.pass(t, firstRetry)
+	h.pass(t, forward.FirstRetry)
 	assert.Equal(t, 2*runs, next.SpanCount())
 	assert.Equal(t, 1, next.tries)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 	for _, td := range next.AllTraces() {
 		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 		require.NoError(t, err)
@@ -167,14 +170,14 @@ func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
 	next := &flakyNext{fail: down}
 	h := newHarness(t, defaultConfig(), next)
 	for i := range 3 {
-		for h.lane().forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
+		for h.lane().Forwarder.Bytes() < (2*i+1)*forward.MaxParcelBytes/2 { // more than one call takes
 			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)))
 			h.consume(t, runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
 		}
 	}
-	require.Greater(t, len(h.lane().forwarder.queue), 2)
-	h.pass(t, firstRetry)
-	h.pass(t, 2*firstRetry)
+	require.Greater(t, len(h.lane().Forwarder.Queue), 2)
+	h.pass(t, forward.FirstRetry)
+	h.pass(t, 2*forward.FirstRetry)
 	tries := next.tries
 	next.fail = func(ptrace.Traces) error {
 		if next.tries == tries+1 {
@@ -182,11 +185,11 @@ func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
 		}
 		return errDown
 	}
-	h.pass(t, 4*firstRetry)
+	h.pass(t, 4*forward.FirstRetry)
 	require.Equal(t, tries+2, next.tries, "one was taken, the next refused")
 	at, ok := h.nextDue()
 	require.True(t, ok)
-	assert.Equal(t, h.clock.Now().Add(firstRetry), at)
+	assert.Equal(t, h.clock.Now().Add(forward.FirstRetry), at)
 }
 
 func TestForwardPartlyRefused(t *testing.T) {
@@ -200,7 +203,7 @@ func TestForwardPartlyRefused(t *testing.T) {
 	h := newHarness(t, defaultConfig(), next)
 	h.heldRun(t, 1)
 	next.fail = nil
-	h.pass(t, firstRetry)
+	h.pass(t, forward.FirstRetry)
 	assert.Equal(t, 1, next.SpanCount(), "only what was refused is sent again")
 }
 
@@ -208,8 +211,8 @@ func TestForwardRefusedForGood(t *testing.T) {
 	next := &flakyNext{fail: func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }}
 	h := newHarness(t, defaultConfig(), next)
 	h.heldRun(t, 1)
-	assert.Equal(t, load{}, h.load())
-	_, ok := h.lane().forwarder.due()
+	assert.Equal(t, telemetry.Load{}, h.Load())
+	_, ok := h.lane().Forwarder.Due()
 	assert.False(t, ok)
 	failures, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_forward_failures")
 	require.NoError(t, err)
@@ -229,18 +232,18 @@ func TestRefusedAtTheBound(t *testing.T) {
 		return errDown
 	}
 	h.heldRun(t, 1)
-	h.budget.limit = int64(3 * h.load().bytes / 2)
-	before, tries := h.load(), next.tries
+	h.Budget.Limit = int64(3 * h.Load().Bytes / 2)
+	before, tries := h.Load(), next.tries
 
 	err := h.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(2)[0], otherSpan(9, 1, 0.1, 0.2)))
-	require.ErrorIs(t, err, errFull)
+	require.ErrorIs(t, err, tenant.ErrFull)
 	assert.False(t, consumererror.IsPermanent(err), "the sender is to send it again")
-	assert.Equal(t, before, h.load())
+	assert.Equal(t, before, h.Load())
 	assert.Equal(t, tries, next.tries, "the other spans were not forwarded either: they come again")
 	h.consume(t, otherSpan(9, 1, 0.1, 0.2)) // alone they pass
 
 	next.fail = nil
-	h.pass(t, firstRetry)
+	h.pass(t, forward.FirstRetry)
 	h.heldRun(t, 2)
 	assert.Equal(t, 5, next.SpanCount())
 }
@@ -257,9 +260,9 @@ func TestShutdownWithFailingNext(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- h.Shutdown(t.Context()) }()
-	at := t0.Add(2 * firstRetry) // the second wait
+	at := t0.Add(2 * forward.FirstRetry) // the second wait
 	require.Eventually(t, func() bool { return h.clock.waitsUntil(at) }, 10*time.Second, time.Millisecond)
-	h.clock.advance(2 * firstRetry)
+	h.clock.advance(2 * forward.FirstRetry)
 	require.NoError(t, <-done, "it is tried again before anything is given up")
 	assert.Equal(t, 1, next.SpanCount())
 
@@ -279,21 +282,21 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	require.NoError(t, err)
 	spans := 0
 	for i := range 10 { // each a call of its own
-		f := p.shards[0].lane(p.tenants.others).forwarder
-		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).with(attribute.String("long", strings.Repeat("x", maxParcelBytes))).of(byte(i+1)))
-		f.send(t.Context(), parcel{traces: td, spans: 1, bytes: maxParcelBytes})
+		f := p.Shards[0].Lane(p.Tenants.Others).Forwarder
+		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).with(attribute.String("long", strings.Repeat("x", forward.MaxParcelBytes))).of(byte(i+1)))
+		f.Send(t.Context(), forward.Parcel{Traces: td, Spans: 1, Bytes: forward.MaxParcelBytes})
 		spans++
 	}
 	next.tries = 0
 	next.fail = func(ptrace.Traces) error {
-		if next.tries%lastTries != 0 {
+		if next.tries%forward.LastTries != 0 {
 			return errDown
 		}
 		return nil
 	}
 	require.NoError(t, p.Shutdown(t.Context()))
 	assert.Equal(t, spans, next.SpanCount())
-	assert.Equal(t, lastTries*spans, next.tries)
+	assert.Equal(t, forward.LastTries*spans, next.tries)
 
 	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
 	p, err = newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})

@@ -87,8 +87,8 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 		if seed/8%2 == 0 || h.isRefused(t, call) {
 			require.NoError(t, h.ConsumeTraces(t.Context(), call))
 		}
-		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
-		require.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
+		require.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 		h.pass(t, time.Duration(i)*time.Second)
 	}
 	h.pass(t, cfg.MaxHold)
@@ -100,10 +100,10 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 		h.openOn(t, d)
 		h.pass(t, 0)
 	}
-	require.Zero(t, h.load().bytes, "nothing is held longer than max_hold")
+	require.Zero(t, h.Load().Bytes, "nothing is held longer than max_hold")
 	require.NoError(t, h.ConsumeTraces(t.Context(), again))
 	h.pass(t, cfg.RunTimeout)
-	require.Zero(t, h.load().traces)
+	require.Zero(t, h.Load().Traces)
 	require.NoError(t, h.Shutdown(t.Context()))
 	require.Empty(t, d.entries())
 	for _, td := range h.sink.AllTraces() {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -69,7 +70,7 @@ func TestGatewayAfterTheRunWasJudged(t *testing.T) {
 					for _, s := range spans {
 						assert.Equal(t, semconv.TriggerLate, trigger(h.out(), s.id), "%s %s %v: span %d", name, calls, order, s.id)
 					}
-					assert.Equal(t, load{}, h.load(), "%s %s %v", name, calls, order)
+					assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
 				}
 				h.pass(t, 10*time.Minute)
 				h.pass(t, 10*time.Minute)
@@ -77,7 +78,7 @@ func TestGatewayAfterTheRunWasJudged(t *testing.T) {
 				require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(td), "%s %s %v", name, calls, order)
 				require.Empty(t, abandonedSpans(td), "%s %s %v", name, calls, order)
 				require.Equal(t, 2+len(spans), td.SpanCount(), "%s %s %v", name, calls, order)
-				assert.Equal(t, load{}, h.load(), "%s %s %v", name, calls, order)
+				assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
 				assert.Empty(t, disk.entries(), "%s %s %v", name, calls, order)
 			}
 		}
@@ -115,7 +116,7 @@ func TestGatewayWithoutItsParent(t *testing.T) {
 			for _, span := range abandonedSpans(td) {
 				assert.Equal(t, spanID(1), span.ParentSpanID())
 			}
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 			assert.Empty(t, disk.entries(), "nothing is left in the storage")
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -124,7 +125,7 @@ func TestUnexplainedRunSettles(t *testing.T) {
 		because(safe, semconv.RetryReasonNoOutput)
 	assert.Equal(t, want, verdictOf(out[spanID(2)]))
 	assert.Equal(t, want.on(semconv.RunOutcomeFailed), verdictOf(out[spanID(1)]))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A cancelled gateway swallowed nothing.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -79,7 +80,7 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 					v := verdictOf(out[spanID(id)])
 					assert.Equal(t, tt.want, came{v.class, v.cause, v.origin}, "span %d", id)
 				}
-				require.Equal(t, load{}, h.load())
+				require.Equal(t, telemetry.Load{}, h.Load())
 			})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -222,7 +223,7 @@ func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits trace.Limits, spans 
 	t.Helper()
 	start := func(next consumer.Traces, now time.Time) *harness {
 		h := newHarness(t, cfg, next)
-		h.limits = limits
+		h.Limits = limits
 		h.clock.advance(now.Sub(t0))
 		if disk != nil {
 			h.openOn(t, disk)
@@ -432,9 +433,9 @@ func checkTree(t *testing.T, seed uint64) {
 				limits = tinyLimits(g)
 			}
 			h := arrive(t, g, cfg, limits, twice, calls, step, disk)
-			held := h.load()
-			held.evidence = 0 // of HTTP clients: it is forgotten when more comes
-			require.Equal(t, load{}, held, message("load", twice))
+			held := h.Load()
+			held.Evidence = 0 // of HTTP clients: it is forgotten when more comes
+			require.Equal(t, telemetry.Load{}, held, message("load", twice))
 			require.Empty(t, disk.entries(), message("disk", twice))
 			times := map[pcommon.SpanID]int{}
 			for _, s := range twice {

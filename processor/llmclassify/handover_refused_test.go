@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -31,7 +34,7 @@ func TestRefusedByTwo(t *testing.T) {
 		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2))))
 		next.fail = nil
 		h.settle(t.Context())
-		h.pass(t, maxRetry)
+		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, 4, next.SpanCount(), "the call was acknowledged")
 	})
 	t.Run("held spans", func(t *testing.T) {
@@ -45,9 +48,89 @@ func TestRefusedByTwo(t *testing.T) {
 		h := newHarness(t, defaultConfig(), next)
 		h.heldRun(t, 1)
 		next.fail = nil
-		h.pass(t, maxRetry)
+		h.pass(t, forward.MaxRetry)
 		assert.Equal(t, 2, next.SpanCount(), "the call was acknowledged")
 	})
+}
+
+// Of two consumers behind the processor one refuses a call for good, and the other one for now. The second one gets it
+// when it works again.
+func TestRefusedForGoodByOne(t *testing.T) {
+	for name, two := range map[string]error{
+		"joined":  errors.Join(consumererror.NewPermanent(errDown), errDown),
+		"wrapped": fmt.Errorf("two: %w", errors.Join(errDown, fmt.Errorf("one: %w", consumererror.NewPermanent(errDown)))),
+		"three":   errors.Join(consumererror.NewPermanent(errDown), errors.Join(consumererror.NewPermanent(errDown), errDown)),
+	} {
+		next := &flakyNext{fail: func(ptrace.Traces) error { return two }}
+		h := newHarness(t, defaultConfig(), next)
+		h.heldRun(t, 1)
+		run := finishedRun(2)
+		h.consume(t, run[0])
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))), name)
+		h.settle(t.Context())
+		next.fail = nil
+		h.pass(t, forward.MaxRetry)
+		assert.Equal(t, 5, next.SpanCount(), name)
+	}
+	next := &flakyNext{fail: func(ptrace.Traces) error {
+		return errors.Join(consumererror.NewPermanent(errDown), consumererror.NewPermanent(errDown))
+	}}
+	h := newHarness(t, defaultConfig(), next)
+	h.heldRun(t, 1)
+	next.fail = nil
+	h.pass(t, forward.MaxRetry)
+	assert.Zero(t, next.SpanCount(), "both refuse it for good")
+	assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+}
+
+// The next consumer says that it does not mutate spans, and one behind it changed them before it refused all of them, or
+// a part. What was refused is sent again as it was.
+func TestRefusedAltered(t *testing.T) {
+	alter := func(td ptrace.Traces) {
+		eachSpan(td, func(s ptrace.Span) {
+			s.SetName("altered")
+			s.Attributes().Clear()
+		})
+	}
+	only := func(td ptrace.Traces, id byte) ptrace.Traces {
+		part := ptrace.NewTraces()
+		td.CopyTo(part)
+		part.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(s ptrace.Span) bool { return s.SpanID() != spanID(id) })
+		return part
+	}
+	for name, tt := range map[string]struct {
+		fail func(ptrace.Traces) error
+		want []byte
+	}{
+		"all": {func(td ptrace.Traces) error { alter(td); return errDown }, []byte{1, 2}},
+		"all, some removed": {func(td ptrace.Traces) error {
+			only(td, 1).MoveTo(td)
+			return errDown
+		}, []byte{1, 2}},
+		"a part": {func(td ptrace.Traces) error { alter(td); return consumererror.NewTraces(errDown, only(td, 1)) }, []byte{1}},
+		"a part, with a new span": {func(td ptrace.Traces) error {
+			return consumererror.NewTraces(errDown, tracesOf(t, otherSpan(7, 1, 0.1, 0.2)))
+		}, []byte{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			untouched := newHarness(t, defaultConfig(), nil)
+			untouched.heldRun(t, 1)
+			want := spansOf(untouched.out())
+			next := &flakyNext{fail: tt.fail}
+			h := newHarness(t, defaultConfig(), next)
+			h.heldRun(t, 1)
+			next.fail = nil
+			h.pass(t, forward.MaxRetry)
+			got := spansOf(spansIn(next))
+			require.Len(t, got, len(tt.want))
+			for _, id := range tt.want {
+				assert.Equal(t, want[spanID(id)].Name(), got[spanID(id)].Name())
+				assert.Equal(t, want[spanID(id)].Attributes().AsRaw(), got[spanID(id)].Attributes().AsRaw())
+			}
+			assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+			addsUp(t, h.telemetry)
+		})
+	}
 }
 
 // The next consumer says that it does not mutate spans, and one behind it took them out of the call before it refused.
@@ -73,12 +156,12 @@ func TestOddPartialErrors(t *testing.T) {
 			h := newHarnessOn(t, d, defaultConfig(), next, t0)
 			next.fail = func(ptrace.Traces) error { return consumererror.NewTraces(errDown, part) }
 			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
-			assert.GreaterOrEqual(t, h.classifier.telemetry.flow.now().forwarded, 0)
+			assert.GreaterOrEqual(t, h.classifier.Telemetry.Flow.Now().Forwarded, 0)
 			next.fail = nil
 			h.settle(t.Context())
-			h.pass(t, maxRetry)
+			h.pass(t, forward.MaxRetry)
 			assert.Empty(t, d.entries())
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
@@ -131,7 +214,7 @@ func TestSentRunIsJudged(t *testing.T) {
 			assert.Greater(t, verdictOf(s).safety, safe)
 		}
 		assert.Empty(t, d.entries())
-		assert.Equal(t, load{}, h.load())
+		assert.Equal(t, telemetry.Load{}, h.Load())
 	}
 }
 
@@ -208,8 +291,8 @@ func TestQuietRestarts(t *testing.T) {
 					h.pass(t, a.down)
 					continue
 				}
-				counts := h.classifier.telemetry.flow.now()
-				require.Equal(t, counts.in+counts.replayed, counts.refused+counts.passed+counts.forwarded-counts.added+counts.lost+counts.held, "seed %d", seed)
+				counts := h.classifier.Telemetry.Flow.Now()
+				require.Equal(t, counts.In+counts.Replayed, counts.Refused+counts.Passed+counts.Forwarded-counts.Added+counts.Lost+counts.Held, "seed %d", seed)
 				if a.stop == 2 && next.fail == nil {
 					require.NoError(t, h.Shutdown(t.Context()))
 				}
@@ -221,8 +304,8 @@ func TestQuietRestarts(t *testing.T) {
 				h.pass(t, defaultRunTimeout)
 			}
 			require.Empty(t, d.entries(), "seed %d", seed)
-			require.Equal(t, load{}, h.load(), "seed %d", seed)
-			require.Zero(t, h.classifier.telemetry.flow.now().held, "seed %d", seed)
+			require.Equal(t, telemetry.Load{}, h.Load(), "seed %d", seed)
+			require.Zero(t, h.classifier.Telemetry.Flow.Now().Held, "seed %d", seed)
 			times, runs = map[key]int{}, map[pcommon.TraceID][]semconv.RetrySafety{}
 			eachSpan(spansIn(next), func(s ptrace.Span) {
 				if s.Name() != semconv.SpanRunAbandoned { // parts that come after a restart are a run of their own

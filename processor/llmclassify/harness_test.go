@@ -16,7 +16,9 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -35,7 +37,7 @@ func (c *manualClock) Now() time.Time {
 	return c.now
 }
 
-func (c *manualClock) NewTimer(d time.Duration) timer {
+func (c *manualClock) NewTimer(d time.Duration) clock.Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &manualTimer{clock: c, c: make(chan time.Time, 1), at: c.now.Add(d)}
@@ -94,6 +96,12 @@ func (t *manualTimer) Stop() {
 	t.at = time.Time{}
 }
 
+// spanKey is a span of a trace.
+type spanKey struct {
+	trace pcommon.TraceID
+	id    pcommon.SpanID
+}
+
 // harness is a processor that is driven by hand: no goroutine, no timer. It has one
 // shard unless its configuration says otherwise.
 type harness struct {
@@ -127,11 +135,11 @@ func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 
 // settle lets the shards take over what is on its way to them.
 func (h *harness) settle(ctx context.Context) {
-	for _, s := range h.shards {
-		for l := range s.all {
-			for d, ok := l.inbox.take(); ok; d, ok = l.inbox.take() {
-				l.receive(ctx, &d)
-				l.judgeAll(ctx)
+	for _, s := range h.Shards {
+		for l := range s.All {
+			for d, ok := l.Inbox.Take(); ok; d, ok = l.Inbox.Take() {
+				l.Receive(ctx, &d)
+				judgeAll(ctx, l)
 			}
 		}
 	}
@@ -146,31 +154,31 @@ func (h *harness) consume(tb testing.TB, specs ...spanSpec) {
 func (h *harness) pass(tb testing.TB, d time.Duration) {
 	tb.Helper()
 	now := h.clock.advance(d)
-	for _, s := range h.shards {
-		for l := range s.all {
-			for at, ok := l.next(); ok && !at.After(now); at, ok = l.next() {
-				l.tick(tb.Context(), now)
-				l.judgeAll(tb.Context())
+	for _, s := range h.Shards {
+		for l := range s.All {
+			for at, ok := l.Next(); ok && !at.After(now); at, ok = l.Next() {
+				l.Tick(tb.Context(), now)
+				judgeAll(tb.Context(), l)
 			}
 		}
 	}
 }
 
 // judgeAll judges and forwards all that is pending.
-func (l *lane) judgeAll(ctx context.Context) {
-	for l.judge(ctx, maxDue) {
+func judgeAll(ctx context.Context, l *worker.Lane) {
+	for l.Judge(ctx, worker.MaxDue) {
 	}
 }
 
 // lane is the first lane.
-func (h *harness) lane() *lane { return h.shards[0].lane(h.tenants.others) }
+func (h *harness) lane() *worker.Lane { return h.Shards[0].Lane(h.Tenants.Others) }
 
 // effects is what each run did that was judged and that late spans may correct, with what came late.
 func (h *harness) effects() map[spanKey]classify.Effects {
 	did := map[spanKey]classify.Effects{}
-	for _, s := range h.shards {
-		for l := range s.all {
-			for r := range l.buffer.Runs {
+	for _, s := range h.Shards {
+		for l := range s.All {
+			for r := range l.Buffer.Runs {
 				did[spanKey{r.Trace, r.Run}] = r.Effects
 			}
 		}
@@ -181,7 +189,7 @@ func (h *harness) effects() map[spanKey]classify.Effects {
 // corrected is the verdict on repeating a run of the first trace with what came late, unset if
 // nothing is kept of the run, and reports whether a late span has made it more careful.
 func (h *harness) corrected(run pcommon.SpanID) (semconv.RetrySafety, bool) {
-	for r := range h.lane().buffer.Runs {
+	for r := range h.lane().Buffer.Runs {
 		if r.Trace == traceID(1) && r.Run == run {
 			return r.Retry.Safety, r.Corrected
 		}
@@ -191,7 +199,7 @@ func (h *harness) corrected(run pcommon.SpanID) (semconv.RetrySafety, bool) {
 
 // keepsRuns reports whether runs of a trace are kept for the runs around them.
 func (h *harness) keepsRuns(of pcommon.TraceID) bool {
-	for r := range h.lane().buffer.Runs {
+	for r := range h.lane().Buffer.Runs {
 		if r.Trace == of {
 			return true
 		}
@@ -201,8 +209,8 @@ func (h *harness) keepsRuns(of pcommon.TraceID) bool {
 
 // nextDue is when the first shard has something to do; false when none has.
 func (h *harness) nextDue() (next time.Time, ok bool) {
-	for _, s := range h.shards {
-		if at, due := s.next(); due && (!ok || at.Before(next)) {
+	for _, s := range h.Shards {
+		if at, due := s.Next(); due && (!ok || at.Before(next)) {
 			next, ok = at, true
 		}
 	}

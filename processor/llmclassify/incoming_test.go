@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/intake"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -126,11 +127,11 @@ func TestForgedVerdictsChangeNothing(t *testing.T) {
 	for n, path := range paths {
 		td, err := golden.ReadTraces(path)
 		require.NoError(t, err)
-		for _, verdicts := range []string{incomingKeepClient, incomingStrip} {
+		for _, verdicts := range []string{intake.KeepClient, intake.Strip} {
 			for _, rs := range td.ResourceSpans().All() {
 				for _, ss := range rs.ScopeSpans().All() {
 					switch {
-					case verdicts == incomingStrip && n%2 == 0:
+					case verdicts == intake.Strip && n%2 == 0:
 						ss.Scope().SetName(verdictattr.ClientScope)
 					case ss.Scope().Name() == verdictattr.ClientScope:
 						ss.Scope().SetName("a name like it")
@@ -194,7 +195,7 @@ func TestForgedRunsOnOtherSpans(t *testing.T) {
 		semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.RunRecoveredFailures(1 << 40), semconv.HistoryMissingOutputs("a"),
 		semconv.ClassificationTrigger(semconv.TriggerClient), semconv.ClassificationRuleset(classify.Ruleset),
 	}
-	for _, verdicts := range []string{incomingKeepClient, incomingStrip} {
+	for _, verdicts := range []string{intake.KeepClient, intake.Strip} {
 		h := newHarness(t, withIncoming(verdicts), nil)
 		h.consume(t, otherSpan(1, 0, 0, 1).byClient().with(forged...), httpClient(2, 0, 0, 1).with(forged...), agentSpan(0, 0, 0, 1).byClient().with(forged...))
 		require.Equal(t, 3, h.out().SpanCount())
@@ -205,7 +206,7 @@ func TestForgedRunsOnOtherSpans(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, int64(3), total(t, m))
 	}
-	h := newHarness(t, withIncoming(incomingKeep), nil)
+	h := newHarness(t, withIncoming(intake.Keep), nil)
 	h.consume(t, otherSpan(1, 0, 0, 1).with(forged...))
 	assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
 }
@@ -235,7 +236,7 @@ func TestClientsVerdictsAreTrusted(t *testing.T) {
 					}
 					trigger.SetStr(semconv.TriggerClient.String())
 					attrs.Remove(string(semconv.ClassificationStatusSetKey)) // the processor's alone
-					require.True(t, trusted(span, head.Kind), "%s: %s", path, span.Name())
+					require.True(t, intake.Trusted(span, head.Kind), "%s: %s", path, span.Name())
 					trustedKinds[head.Kind]++
 				}
 			}
@@ -287,7 +288,7 @@ func TestContradictedByFacts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			span := ptrace.NewSpan()
 			tt.span.write(t, span)
-			assert.Equal(t, tt.want, trusted(span, tt.kind))
+			assert.Equal(t, tt.want, intake.Trusted(span, tt.kind))
 		})
 	}
 }
@@ -332,7 +333,7 @@ func TestSecondLayer(t *testing.T) {
 				want[id.String()] = span.Attributes().AsRaw()
 			}
 		}
-		h := newHarness(t, withIncoming(incomingKeep), nil)
+		h := newHarness(t, withIncoming(intake.Keep), nil)
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.pass(t, defaultMaxHold)
 		h.pass(t, 2*defaultRunTimeout)

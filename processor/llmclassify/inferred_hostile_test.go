@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -39,7 +39,7 @@ func TestInferredRunsInACircle(t *testing.T) {
 		h.pass(t, defaultMaxHold)
 		h.pass(t, 2*defaultRunTimeout)
 		assert.Equal(t, len(spans), h.out().SpanCount(), name)
-		assert.Equal(t, load{}, h.load(), name)
+		assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		assert.Empty(t, disk.entries(), name)
 	}
 }
@@ -72,7 +72,7 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		if !testing.Short() && !race.Enabled { // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
 		}
-		assert.Equal(t, load{}, h.load(), name)
+		assert.Equal(t, telemetry.Load{}, h.Load(), name)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestSameResponseWithinAService(t *testing.T) {
 	h.pass(t, 2*defaultRunTimeout)
 	assert.Equal(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(2)]).class)
 	assert.NotEqual(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(3)]).class)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A run does not wait for spans of its session whose parents are not here.
@@ -103,5 +103,5 @@ func TestSessionDoesNotKeepARunWaiting(t *testing.T) {
 	assert.Contains(t, spansOf(h.out()), spanID(2), "no run can be above it")
 	h.pass(t, defaultMaxHold)
 	h.pass(t, 2*defaultRunTimeout)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }

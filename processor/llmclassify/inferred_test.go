@@ -15,6 +15,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -136,7 +137,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 				require.Len(t, runsJudged(h.out()), 1, "%s %s %v", name, calls, order)
 				require.Empty(t, abandonedSpans(h.out()), "%s %s %v", name, calls, order)
 				require.Equal(t, len(spans), h.out().SpanCount(), "%s %s %v", name, calls, order)
-				assert.Equal(t, load{}, h.load(), "%s %s %v", name, calls, order)
+				assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
 				assert.Empty(t, disk.entries(), "%s %s %v", name, calls, order)
 			}
 		}
@@ -175,7 +176,7 @@ func TestInferredRunBeneathOneCall(t *testing.T) {
 				h.pass(t, 2*defaultRunTimeout)
 				require.Empty(t, runsJudged(h.out()), "%s %s %v", name, calls, order)
 				require.Empty(t, abandonedSpans(h.out()), "%s %s %v", name, calls, order)
-				assert.Equal(t, load{}, h.load(), "%s %s %v", name, calls, order)
+				assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
 			}
 		}
 	}
@@ -234,7 +235,7 @@ func TestInferredRunAfterTheOuterOne(t *testing.T) {
 			assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), "%s %v", calls, order)
 			assert.Empty(t, abandonedSpans(h.out()), "%s %v", calls, order)
 			assert.Equal(t, 10, h.out().SpanCount(), "%s %v", calls, order)
-			assert.Equal(t, load{}, h.load(), "%s %v", calls, order)
+			assert.Equal(t, telemetry.Load{}, h.Load(), "%s %v", calls, order)
 		}
 	}
 }
@@ -264,7 +265,7 @@ func TestInferredRunInTheTimeOfAJudgedOne(t *testing.T) {
 			h.pass(t, 3*defaultRunTimeout)
 			assert.Len(t, runsJudged(h.out()), tt.runs, "%s, at %v s", name, tt.from)
 			assert.Empty(t, abandonedSpans(h.out()), "%s, at %v s", name, tt.from)
-			assert.Equal(t, load{}, h.load(), "%s, at %v s", name, tt.from)
+			assert.Equal(t, telemetry.Load{}, h.Load(), "%s, at %v s", name, tt.from)
 		}
 	}
 }
@@ -308,13 +309,13 @@ func TestClientsVerdictOnAnInferredRun(t *testing.T) {
 	h.consume(t, judged, request)
 	h.pass(t, defaultMaxHold)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerClient}, verdictOf(spansOf(h.out())[spanID(3)]))
-	assert.Equal(t, map[ending]int64{{outcome: semconv.RunOutcomeRecovered, trigger: semconv.TriggerClient}: 1}, runsCounted(t, h))
+	assert.Equal(t, map[telemetry.Ending]int64{{Outcome: semconv.RunOutcomeRecovered, Trigger: semconv.TriggerClient}: 1}, runsCounted(t, h))
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 1).finished("stop"), judged.under(2), request)
 	h.pass(t, defaultMaxHold)
 	assert.Equal(t, verdict{}, verdictOf(spansOf(h.out())[spanID(3)]))
-	assert.Equal(t, map[ending]int64{{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerRunEnded}: 1}, runsCounted(t, h))
+	assert.Equal(t, map[telemetry.Ending]int64{{Outcome: semconv.RunOutcomeSucceeded, Trigger: semconv.TriggerRunEnded}: 1}, runsCounted(t, h))
 }
 
 // Spans of one session under several parents are one run where no span is a run.
@@ -335,7 +336,7 @@ func TestSessionsJoinSpans(t *testing.T) {
 		require.Equal(t, []pcommon.SpanID{spanID(5)}, runsJudged(h.out()), "%v", order)
 		v := verdictOf(spansOf(h.out())[spanID(5)])
 		assert.Equal(t, semconv.RunOutcomeRecovered, v.outcome)
-		assert.Equal(t, load{}, h.load())
+		assert.Equal(t, telemetry.Load{}, h.Load())
 	}
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, steps("s1", "s2")...)
@@ -376,17 +377,17 @@ func TestAbandonedRunIsNamed(t *testing.T) {
 }
 
 // runsCounted are the runs that the processor's metric counts, by how they ended.
-func runsCounted(t *testing.T, h *harness) map[ending]int64 {
+func runsCounted(t *testing.T, h *harness) map[telemetry.Ending]int64 {
 	t.Helper()
 	m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_runs")
 	require.NoError(t, err)
-	counted := map[ending]int64{}
+	counted := map[telemetry.Ending]int64{}
 	for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
 		value := func(key attribute.Key) string { v, _ := point.Attributes.Value(key); return v.AsString() }
-		var e ending
-		e.outcome, _ = semconv.ParseRunOutcome(value("outcome"))
-		e.class, _ = semconv.ParseClass(value("class"))
-		e.trigger, _ = semconv.ParseTrigger(value("trigger"))
+		var e telemetry.Ending
+		e.Outcome, _ = semconv.ParseRunOutcome(value("outcome"))
+		e.Class, _ = semconv.ParseClass(value("class"))
+		e.Trigger, _ = semconv.ParseTrigger(value("trigger"))
 		counted[e] += point.Value
 	}
 	return counted

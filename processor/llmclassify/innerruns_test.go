@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -102,7 +103,7 @@ func TestRunOverRuns(t *testing.T) {
 			}
 			h.pass(t, defaultMaxHold)
 			assert.Equal(t, tt.want, outcomes(h.out()), "one by one")
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
@@ -197,7 +198,7 @@ func TestEffectsJoinTheRunAround(t *testing.T) {
 				h.consume(t, spans...)
 				require.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "order %v", order)
 				require.Equal(t, len(spans), h.out().SpanCount(), "order %v", order)
-				assert.Equal(t, load{}, h.load())
+				assert.Equal(t, telemetry.Load{}, h.Load())
 			}
 			h := newHarness(t, defaultConfig(), nil)
 			for _, s := range tt.spans {
@@ -205,13 +206,13 @@ func TestEffectsJoinTheRunAround(t *testing.T) {
 				h.pass(t, 2*defaultSettle)
 			}
 			assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "one by one")
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 			for n := range len(tt.spans) - 1 {
 				h := newHarness(t, defaultConfig(), nil)
 				h.consume(t, tt.spans[:n+1]...)
 				h.consume(t, tt.spans[n+1:]...)
 				assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "in two calls, %d first", n+1)
-				assert.Equal(t, load{}, h.load())
+				assert.Equal(t, telemetry.Load{}, h.Load())
 			}
 		})
 	}
@@ -284,7 +285,7 @@ func TestRunNamesTheRunAroundIt(t *testing.T) {
 		assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(h.out())[spanID(1)]))
 		h.consume(t, requestSpan(5, 2, 3, 4).answered("stop", answer))
 		require.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(h.out())[spanID(2)]))
-		assert.Equal(t, load{}, h.load())
+		assert.Equal(t, telemetry.Load{}, h.Load())
 	}
 }
 
@@ -295,7 +296,7 @@ func TestRunsInACircle(t *testing.T) {
 	h.consume(t, around(runSpan(1, 0, 7, 2, 0), 2), around(runSpan(2, 0, 7, 2, 0), 3), around(runSpan(3, 0, 7, 2, 0), 1), requestSpan(4, 1, 1, 2).answered("stop", answer))
 	h.pass(t, defaultMaxHold)
 	assert.Len(t, runsJudged(h.out()), 3)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A run whose span says how many requests it has, and not how many tools, is not known to
@@ -326,7 +327,7 @@ func TestToolsAreNotObserved(t *testing.T) {
 	require.Empty(t, h.sink.AllTraces(), "a request is still open")
 	h.consume(t, good)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerRunEnded}, verdictOf(spansOf(h.out())[spanID(1)]))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, good, announces(2))
@@ -413,7 +414,7 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 			runSpan(10, 0, 1, 1, 0).under(1).in("inner"))
 		for range hours {
 			h.pass(t, defaultRunTimeout)
-			h.lane().rotate(h.clock.Now())
+			h.lane().Rotate(h.clock.Now())
 		}
 		h.consume(t, uncountedRun(end-10, end)[1], run(end))
 		h.pass(t, defaultMaxHold)
@@ -596,7 +597,7 @@ func TestLateWhileItsRunIsPending(t *testing.T) {
 		for _, c := range calls {
 			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, c...)))
 		}
-		for h.shards[0].turn(t.Context()) {
+		for h.Shards[0].Turn(t.Context()) {
 		}
 		got := verdicts(h.out())
 		assert.Equal(t, semconv.TriggerLate, got[3].trigger, name)

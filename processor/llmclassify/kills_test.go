@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -146,7 +147,7 @@ func TestForgottenStaysForgotten(t *testing.T) {
 			for _, kill := range []bool{false, true} {
 				d := newDisk()
 				h := newHarness(t, tt.cfg, nil)
-				h.limits = tt.limits
+				h.Limits = tt.limits
 				h.openOn(t, d)
 				for _, spans := range tt.before {
 					h.consume(t, spans...)
@@ -172,13 +173,13 @@ func TestCallWaitsForAPlace(t *testing.T) {
 	send := func(ctx context.Context, i byte) error {
 		return h.classifier.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(i), otherSpan(9, 1, 0.1, 0.2).of(i))...))
 	}
-	for i := range byte(maxDeliveries) {
+	for i := range byte(worker.MaxDeliveries) {
 		require.NoError(t, send(t.Context(), i+1))
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, send(done, 100), context.Canceled)
-	assert.Equal(t, maxDeliveries, next.SpanCount())
+	assert.Equal(t, worker.MaxDeliveries, next.SpanCount())
 	h.settle(t.Context())
 	require.NoError(t, send(t.Context(), 100))
 	require.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdicts(spansIn(next))[1])

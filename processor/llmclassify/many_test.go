@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -49,9 +49,9 @@ func TestManyTraces(t *testing.T) {
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.clock.advance(time.Microsecond)
 	}
-	require.Equal(t, many, h.load().traces)
+	require.Equal(t, many, h.Load().Traces)
 	require.Empty(t, h.sink.AllTraces())
-	t.Logf("%d bytes a span, as estimated", h.load().bytes/many)
+	t.Logf("%d bytes a span, as estimated", h.Load().Bytes/many)
 
 	now := h.clock.advance(defaultMaxHold)
 	s := h.lane()
@@ -59,16 +59,16 @@ func TestManyTraces(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	var longest, busiest time.Duration
 	turns := 0
-	for at, ok := s.next(); ok && !at.After(now); at, ok = s.next() {
+	for at, ok := s.Next(); ok && !at.After(now); at, ok = s.Next() {
 		start := time.Now()
 		worked, _ := threadTime()
-		s.turn(t.Context())
+		s.Turn(t.Context())
 		until, _ := threadTime()
 		longest, busiest = max(longest, time.Since(start)), max(busiest, until-worked)
 		turns++
 	}
 	t.Logf("%d turns, the longest %v, of which at most %v processor time", turns, longest, busiest)
-	assert.GreaterOrEqual(t, turns, 9*many/maxDue-1)
+	assert.GreaterOrEqual(t, turns, 9*many/worker.MaxDue-1)
 	if bound := os.Getenv("LLMCLASSIFY_MAX_PAUSE"); bound != "" {
 		most, err := time.ParseDuration(bound)
 		require.NoError(t, err)
@@ -103,15 +103,15 @@ func TestShutdownBesideKeptFacts(t *testing.T) {
 	cfg := defaultConfig()
 	cfg.RunTimeout = time.Minute
 	h := newHarness(t, cfg, nil)
-	for i := range 2 * maxDrained {
+	for i := range 2 * worker.MaxDrained {
 		td := tracesOf(t, requestSpan(2, 1, 0.1, 0.4))
 		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(uint64(i)))
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	}
 	h.pass(t, 45*time.Second) // they go, and their facts stay for 15 s more
-	require.Equal(t, 2*maxDrained, h.sink.SpanCount())
+	require.Equal(t, 2*worker.MaxDrained, h.sink.SpanCount())
 	h.consume(t, requestSpan(2, 1, 0.1, 0.4))
 	require.NoError(t, h.Shutdown(t.Context()))
-	assert.Equal(t, 2*maxDrained+1, h.sink.SpanCount())
-	assert.Zero(t, h.classifier.telemetry.flow.now().held)
+	assert.Equal(t, 2*worker.MaxDrained+1, h.sink.SpanCount())
+	assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
 }

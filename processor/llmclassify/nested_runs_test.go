@@ -120,11 +120,11 @@ func TestRunComesWhenInnerIsForgotten(t *testing.T) {
 		"of a minute, sent later":   at(60),
 	} {
 		h := newHarness(t, defaultConfig(), nil)
-		h.lifetime.Begin(t0.Add(-time.Hour))
+		h.Lifetime.Begin(t0.Add(-time.Hour))
 		h.consume(t, shownText(11, 10).in("inner"), runSpan(10, 0, 1, 1, 0).under(1).in("inner"))
 		for range hours {
 			h.pass(t, time.Hour)
-			h.lane().rotate(h.clock.Now())
+			h.lane().Rotate(h.clock.Now())
 		}
 		f := newForest(t)
 		f.add(uncounted(1), spanID(1), pcommon.SpanID{}, 0, 1).SetEndTimestamp(end)
@@ -159,8 +159,8 @@ func TestShutdownByTime(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(3, 97, 0.4, 1).finished("stop"), agentSpan(1, 98, 0, 3))
 	l := h.lane()
-	l.push(l.buffer.Drain(t0, 100))
-	l.judgeAll(t.Context())
+	l.Push(l.Buffer.Drain(t0, 100))
+	judgeAll(t.Context(), l)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	require.Equal(t, semconv.TriggerShutdown, v.trigger)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
@@ -176,7 +176,7 @@ func TestRunBetweenGoesLast(t *testing.T) {
 		}
 		return r
 	}
-	e := newHarness(t, defaultConfig(), nil).lane().buffer.History()
+	e := newHarness(t, defaultConfig(), nil).lane().Buffer.History()
 	judge := func(r *trace.Release, outcome semconv.RunOutcome) trace.Inner {
 		within := e.Within(r)
 		d := judge.Diagnoses{Run: &classify.Diagnosis{Outcome: outcome}}

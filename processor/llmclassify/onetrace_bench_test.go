@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -160,7 +161,7 @@ func BenchmarkOneTrace(b *testing.B) {
 						h.clock.advance(pass)
 						for worked := true; worked; {
 							before, _ := threadTime()
-							worked = h.shards[0].turn(b.Context())
+							worked = h.Shards[0].Turn(b.Context())
 							after, _ := threadTime()
 							longest = max(longest, after-before)
 						}
@@ -177,7 +178,7 @@ func BenchmarkOneTrace(b *testing.B) {
 					}
 					end, _ := threadTime()
 					spent += end - begin
-					require.Equal(b, load{}, h.load())
+					require.Equal(b, telemetry.Load{}, h.Load())
 				}
 				b.ReportMetric(float64(spent.Microseconds())/float64(b.N*n), "µs/span")
 				b.ReportMetric(float64(longest.Microseconds())/1e3, "longest-turn-ms")

@@ -158,7 +158,7 @@ func TestUnprovenAgentLacksParts(t *testing.T) {
 	for _, spans := range [][]framed{{llm, f.oiAgent(6).ok()}, {f.oiAgent(6).ok()}, {llm, f.oiAgent(7200).ok()}} {
 		h := newHarness(t, defaultConfig(), nil)
 		h.pass(t, 3*time.Second)
-		h.lifetime.Begin(h.clock.Now())
+		h.Lifetime.Begin(h.clock.Now())
 		h.pass(t, 3*time.Second)
 		require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
 		h.pass(t, 2*defaultMaxHold)

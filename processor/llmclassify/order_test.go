@@ -26,6 +26,8 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -192,7 +194,7 @@ func (a *arrivals) refuse() {
 func (a *arrivals) start(t *testing.T, d *disk, next *flakyNext, before *harness, down time.Duration) *harness {
 	t.Helper()
 	h := newHarness(t, a.cfg, next)
-	h.sink, h.limits = &next.TracesSink, a.limits
+	h.sink, h.Limits = &next.TracesSink, a.limits
 	if before != nil {
 		h.clock.advance(before.clock.Now().Add(down).Sub(t0))
 	}
@@ -231,14 +233,14 @@ func (h *harness) send(t *testing.T, next *flakyNext, c *arriving) {
 			next.fail = nil
 			return
 		}
-		if !errors.Is(err, errFull) {
+		if !errors.Is(err, tenant.ErrFull) {
 			require.ErrorIs(t, err, errDown)
 		}
 	}
 	next.fail = nil
 	err := h.ConsumeTraces(t.Context(), c.traces())
-	for errors.Is(err, errFull) { // until what waits is sent again
-		h.pass(t, firstRetry)
+	for errors.Is(err, tenant.ErrFull) { // until what waits is sent again
+		h.pass(t, forward.FirstRetry)
 		err = h.ConsumeTraces(t.Context(), c.traces())
 	}
 	require.NoError(t, err)

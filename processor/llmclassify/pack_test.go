@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 )
 
 // manyHeld are n spans of as many traces, which wait for their run.
@@ -33,23 +35,23 @@ func TestPackAfter(t *testing.T) {
 	td, same := manyHeld(t, 10), manyHeld(t, 10)
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	require.NoError(t, never.ConsumeTraces(t.Context(), same))
-	loose := h.load().bytes
+	loose := h.Load().Bytes
 
-	h.pass(t, packAfter-1)
-	assert.Equal(t, loose, h.load().bytes)
+	h.pass(t, worker.PackAfter-1)
+	assert.Equal(t, loose, h.Load().Bytes)
 	h.pass(t, 1)
-	small := h.load().bytes
+	small := h.Load().Bytes
 	assert.Less(t, small, loose*2/3)
 	next, ok := h.nextDue()
 	require.True(t, ok)
 	assert.Equal(t, t0.Add(cfg.MaxHold), next, "nothing is loose any more")
 
-	h.pass(t, cfg.MaxHold-packAfter)
-	for _, s := range never.shards { // nothing is packed before it is due
+	h.pass(t, cfg.MaxHold-worker.PackAfter)
+	for _, s := range never.Shards { // nothing is packed before it is due
 		never.clock.advance(cfg.MaxHold)
-		l := s.lane(never.tenants.others)
-		l.push(l.buffer.Due(never.clock.Now(), maxDue))
-		l.judgeAll(t.Context())
+		l := s.Lane(never.Tenants.Others)
+		l.Push(l.Buffer.Due(never.clock.Now(), worker.MaxDue))
+		judgeAll(t.Context(), l)
 	}
 	require.Equal(t, 10, h.out().SpanCount())
 	require.NoError(t, ptracetest.CompareTraces(never.out(), h.out()))
@@ -66,11 +68,11 @@ func TestPackGone(t *testing.T) {
 	require.Equal(t, 2, h.out().SpanCount())
 	h.pass(t, time.Second)
 	h.consume(t, requestSpan(3, 9, 0.1, 1).of(2))
-	loose := h.load().bytes
-	h.pass(t, packAfter-time.Second)
-	assert.Equal(t, loose, h.load().bytes)
+	loose := h.Load().Bytes
+	h.pass(t, worker.PackAfter-time.Second)
+	assert.Equal(t, loose, h.Load().Bytes)
 	h.pass(t, time.Second)
-	assert.Less(t, h.load().bytes, loose)
+	assert.Less(t, h.Load().Bytes, loose)
 }
 
 // TestPackWhenTight: once a quarter of max_held_bytes is used, what came first is
@@ -78,14 +80,14 @@ func TestPackGone(t *testing.T) {
 func TestPackWhenTight(t *testing.T) {
 	roomy := newHarness(t, defaultConfig(), nil)
 	require.NoError(t, roomy.ConsumeTraces(t.Context(), manyHeld(t, 1000)))
-	loose := roomy.load().bytes
+	loose := roomy.Load().Bytes
 
 	cfg := defaultConfig()
 	cfg.MaxHeldBytes = loose * 4 * 3 / 4
 	h := newHarness(t, cfg, nil)
 	require.NoError(t, h.ConsumeTraces(t.Context(), manyHeld(t, 1000)))
-	assert.LessOrEqual(t, h.load().bytes, loose*3/4)
-	assert.Greater(t, h.load().bytes, loose*2/3)
+	assert.LessOrEqual(t, h.Load().Bytes, loose*3/4)
+	assert.Greater(t, h.Load().Bytes, loose*2/3)
 	assert.Zero(t, h.sink.SpanCount(), "nothing had to go")
 
 	cfg.MaxHeldBytes = loose / 2
@@ -97,16 +99,16 @@ func TestPackWhenTight(t *testing.T) {
 // TestPackInTurns: a burst is packed a part at a time.
 func TestPackInTurns(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
-	require.NoError(t, h.ConsumeTraces(t.Context(), manyHeld(t, 10*maxDue)))
-	now := h.clock.advance(packAfter)
-	last, turns := h.load().bytes, 0
+	require.NoError(t, h.ConsumeTraces(t.Context(), manyHeld(t, 10*worker.MaxDue)))
+	now := h.clock.advance(worker.PackAfter)
+	last, turns := h.Load().Bytes, 0
 	for {
-		if at, ok := h.lane().next(); !ok || at.After(now) {
+		if at, ok := h.lane().Next(); !ok || at.After(now) {
 			break
 		}
-		h.lane().tick(t.Context(), now)
-		require.Less(t, h.load().bytes, last)
-		last = h.load().bytes
+		h.lane().Tick(t.Context(), now)
+		require.Less(t, h.Load().Bytes, last)
+		last = h.Load().Bytes
 		turns++
 	}
 	assert.Equal(t, 20, turns, "a trace is work beside its spans'")

@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -47,7 +49,7 @@ func TestSpanWithoutIDsPasses(t *testing.T) {
 	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID([16]byte{})
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	assert.Equal(t, 2, h.out().SpanCount())
-	assert.Zero(t, h.load().traces)
+	assert.Zero(t, h.Load().Traces)
 }
 
 // Spans come in any order and any number of calls; the run goes out with the
@@ -70,7 +72,7 @@ func TestCompleteInAnyOrder(t *testing.T) {
 		require.Equal(t, len(parts), out.SpanCount())
 		require.Equal(t, 1, out.ResourceSpans().Len(), "one resource, however many calls its spans came in")
 		checkVerdicts(t, out, map[byte]verdict{1: ran(semconv.RunOutcomeSucceeded, 0)})
-		assert.Equal(t, load{}, h.load(), "nothing is left")
+		assert.Equal(t, telemetry.Load{}, h.Load(), "nothing is left")
 	}
 }
 
@@ -153,13 +155,13 @@ func TestLongRun(t *testing.T) {
 			collect()
 		}
 	}
-	assert.Positive(t, h.load().factBytes)
+	assert.Positive(t, h.Load().FactBytes)
 	came[250], ended = h.clock.Now(), true
 	h.consume(t, runSpan(250, 0, requests*every.Seconds(), requests, 0))
 	h.pass(t, 100*time.Millisecond) // a large trace rests after its spans went early
 	collect()
 	assert.Empty(t, came, "every span came out")
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // Without a run span the LLM spans under one parent are one run, once it is
@@ -183,7 +185,7 @@ func TestNoRunSpan(t *testing.T) {
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerHoldExpired}, verdictOf(out[spanID(3)]))
 	assert.Equal(t, semconv.CauseRateLimited, verdictOf(out[spanID(2)]).cause)
 	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(2)]).outcome)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A span whose run may still come carries no verdict on the run.
@@ -203,7 +205,7 @@ func TestRunMayStillCome(t *testing.T) {
 			out := spansOf(h.out())
 			require.Len(t, out, len(spans))
 			assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(out[spanID(2)]))
-			assert.Positive(t, h.load().factBytes)
+			assert.Positive(t, h.Load().FactBytes)
 
 			h.sink.Reset()
 			h.pass(t, time.Minute)
@@ -211,7 +213,7 @@ func TestRunMayStillCome(t *testing.T) {
 			h.pass(t, defaultSettle)
 			assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerRunEnded},
 				verdictOf(spansOf(h.out())[spanID(1)]), "judged on the facts of the span that went before")
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
@@ -257,7 +259,7 @@ func TestSpanLimit(t *testing.T) {
 	h.sink.Reset()
 	h.consume(t, requestSpan(6, 1, 6, 6.5).answered("stop", answer), runSpan(1, 0, 7, 5, 0))
 	assert.Equal(t, map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded}, outcomes(h.out()))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // At the bound of memory nothing is lost, whatever comes at once.
@@ -265,7 +267,7 @@ func TestMemory(t *testing.T) {
 	one := requestSpan(2, 1, 0.1, 1).answered("stop", answer)
 	probe := newHarness(t, defaultConfig(), nil)
 	probe.consume(t, one)
-	size := probe.load().bytes
+	size := probe.Load().Bytes
 
 	for name, inOneCall := range map[string]bool{"one by one": false, "in one call": true} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +275,7 @@ func TestMemory(t *testing.T) {
 			cfg.MaxHeldBytes = 10 * size
 			h := newHarness(t, cfg, nil)
 			core, logs := observer.New(zap.WarnLevel)
-			h.logger = zap.New(core)
+			h.classifier.Telemetry.Logger = zap.New(core)
 			const traces = 100
 			var specs []spanSpec
 			for i := range traces {
@@ -284,12 +286,12 @@ func TestMemory(t *testing.T) {
 			} else {
 				for _, s := range specs {
 					h.consume(t, s)
-					assert.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
+					assert.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
 					h.clock.advance(time.Millisecond)
 				}
 			}
-			assert.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
-			assert.Greater(t, h.load().bytes, cfg.MaxHeldBytes/2, "no more goes than has to")
+			assert.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
+			assert.Greater(t, h.Load().Bytes, cfg.MaxHeldBytes/2, "no more goes than has to")
 			spans := 0
 			for _, td := range h.sink.AllTraces() {
 				spans += td.SpanCount()
@@ -330,13 +332,13 @@ func TestFactsForgotten(t *testing.T) {
 	}
 	h.pass(t, defaultMaxHold)
 	assert.Equal(t, 100, h.out().SpanCount())
-	assert.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+	assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 	forgotten, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	require.NoError(t, err)
 	assert.Greater(t, total(t, forgotten), int64(50))
 
 	h.pass(t, defaultRunTimeout)
-	assert.Equal(t, load{}, h.load(), "no run waits for ever")
+	assert.Equal(t, telemetry.Load{}, h.Load(), "no run waits for ever")
 }
 
 // A run of which all facts were forgotten is still one that may have done more than is here.
@@ -349,7 +351,7 @@ func TestAllFactsForgotten(t *testing.T) {
 	}
 	h.consume(t, requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}))
 	h.pass(t, defaultMaxHold)
-	require.Equal(t, load{}, h.load())
+	require.Equal(t, telemetry.Load{}, h.Load())
 	h.consume(t, refused(3, 40))
 	h.pass(t, defaultMaxHold)
 	run := runSpan(1, 0, 80, 0, 0).failed("429")
@@ -379,7 +381,7 @@ func TestLate(t *testing.T) {
 	assert.Equal(t, semconv.TriggerLate, verdictOf(out[spanID(3)]).trigger)
 	assert.Equal(t, early(semconv.TriggerLate), verdictOf(out[spanID(1)]))
 	assert.Equal(t, early(semconv.TriggerLate), verdictOf(out[spanID(4)]))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 func TestShutdown(t *testing.T) {
@@ -425,15 +427,15 @@ func TestTimer(t *testing.T) {
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultSettle)) }, 10*time.Second, time.Millisecond,
 		"the timer is set for the run that settles")
 	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(2, 1, 0.1, 1).of(2))))
-	require.Eventually(t, func() bool { return p.load().traces == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Load().Traces == 2 }, 10*time.Second, time.Millisecond)
 	c.advance(defaultSettle)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 1 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(packAfter)) }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(worker.PackAfter)) }, 10*time.Second, time.Millisecond,
 		"then for the span that is to be packed")
-	c.advance(packAfter - defaultSettle)
+	c.advance(worker.PackAfter - defaultSettle)
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultMaxHold)) }, 10*time.Second, time.Millisecond,
 		"and then for it to expire")
-	c.advance(defaultMaxHold - packAfter)
+	c.advance(defaultMaxHold - worker.PackAfter)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 2 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -287,7 +287,7 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 			note()
 		}
 	}
-	held := func() bool { return h.lane().buffer.Trace(traceID(1)) != nil }
+	held := func() bool { return h.lane().Buffer.Trace(traceID(1)) != nil }
 	if restarts { // spans come after they ended, by the clocks of their producers
 		pass(20*time.Second, 20*time.Second)
 	}

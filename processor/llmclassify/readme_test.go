@@ -18,11 +18,12 @@ import (
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/release"
 )
 
-func readme(t *testing.T) string {
+func page(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile("README.md")
+	data, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return string(data)
 }
@@ -31,7 +32,7 @@ func readme(t *testing.T) string {
 // processor is valid, what its pipelines name is there, and the order is the one
 // that the README asks for.
 func TestReadmeConfigurations(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readme(t), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t, "README.md"), -1)
 	require.GreaterOrEqual(t, len(blocks), 5)
 	classifies := 0
 	for i, block := range blocks {
@@ -73,7 +74,7 @@ func TestReadmeConfigurations(t *testing.T) {
 
 // The table of options has each of them, with its default.
 func TestReadmeOptions(t *testing.T) {
-	text := readme(t)
+	text := page(t, "README.md")
 	table := text[strings.Index(text, "## Configuration"):]
 	rows := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (.*?) \\|").FindAllStringSubmatch(table[:strings.Index(table, "```")], -1) {
@@ -113,8 +114,8 @@ func TestReadmeOptions(t *testing.T) {
 
 // The tables of triggers and of dialects have each of them.
 func TestReadmeNames(t *testing.T) {
-	text := readme(t)
-	for _, trigger := range triggerOf {
+	text := page(t, "README.md")
+	for _, trigger := range release.TriggerOf {
 		assert.Contains(t, text, "| `"+trigger.String()+"` |")
 	}
 	for _, name := range dialect.Names() {

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -24,17 +26,17 @@ func newFlakyHarness(t *testing.T, cfg *Config) (*harness, *flakyNext) {
 // refuse sends spans in a call that is refused for lack of memory.
 func (h *harness) refuse(t *testing.T, specs ...spanSpec) {
 	t.Helper()
-	require.ErrorIs(t, h.withoutMemory(t, tracesOf(t, specs...)), errFull)
+	require.ErrorIs(t, h.withoutMemory(t, tracesOf(t, specs...)), tenant.ErrFull)
 }
 
 // withoutMemory consumes a call while there is no memory for LLM spans.
 func (h *harness) withoutMemory(t *testing.T, td ptrace.Traces) error {
 	t.Helper()
-	h.budget.add(h.tenants.others, int(h.budget.limit))
-	h.budget.addWaiting(1)
+	h.Budget.Add(h.Tenants.Others, int(h.Budget.Limit))
+	h.Budget.AddWaiting(1)
 	err := h.classifier.ConsumeTraces(t.Context(), td)
-	h.budget.add(h.tenants.others, -int(h.budget.limit))
-	h.budget.addWaiting(-1)
+	h.Budget.Add(h.Tenants.Others, -int(h.Budget.Limit))
+	h.Budget.AddWaiting(-1)
 	h.settle(t.Context())
 	return err
 }
@@ -75,7 +77,7 @@ func TestUncountedRunWaitsForARefusedCall(t *testing.T) {
 			if v := h.firstVerdict(t); again {
 				assert.Contains(t, []semconv.Trigger{trigger, semconv.TriggerHoldExpired}, v.trigger, name)
 			}
-			assert.Equal(t, load{}, h.load())
+			assert.Equal(t, telemetry.Load{}, h.Load())
 		}
 	}
 }
@@ -102,9 +104,9 @@ func TestForgottenRefusedCallsConcernEveryRun(t *testing.T) {
 	h, _ := newFlakyHarness(t, cfg)
 	h.refuse(t, shownBefore(1))
 	for n := range uint64(5000) {
-		h.lane().buffer.Refuse(h.clock.Now(), numbered(n))
+		h.lane().Buffer.Refuse(h.clock.Now(), numbered(n))
 	}
-	require.LessOrEqual(t, h.tables()[judgedTable], 32<<10)
+	require.LessOrEqual(t, h.Tables()[telemetry.JudgedTable], 32<<10)
 	h.consume(t, uncountedRun(0, 2)...)
 	h.passStepwise(t, 2*defaultMaxHold)
 	assert.Equal(t, confirm, h.firstVerdict(t).safety)
@@ -141,7 +143,7 @@ func TestLLMSpansOfARepeatedCallCountOnce(t *testing.T) {
 			assert.Equal(t, one(want[key])[string(semconv.RunOutcomeKey)], one(got[key])[string(semconv.RunOutcomeKey)], name)
 			assert.Equal(t, one(want[key])[string(semconv.RetrySafetyKey)], one(got[key])[string(semconv.RetrySafetyKey)], name)
 		}
-		assert.Equal(t, load{}, h.load(), name)
+		assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		h.clock.advance(time.Minute)
 	}
 }

@@ -85,7 +85,7 @@ func TestUnreadableCallIsMissing(t *testing.T) {
 		for range restarts {
 			h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
 			h.pass(t, 10*time.Minute)
-			require.NoError(t, h.store.journal.Close(t.Context()))
+			require.NoError(t, h.Store.Journal.Close(t.Context()))
 		}
 		h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
 		h.pass(t, 10*time.Minute)
@@ -146,7 +146,7 @@ func TestUnrecognisedIsRefusedAtReplay(t *testing.T) {
 			h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 			h, next := newFlakyHarness(t, defaultConfig())
-			h.registry = dialect.NewRegistry()
+			h.reader.Registry = dialect.NewRegistry()
 			next.fail = func(ptrace.Traces) error { return err }
 			h.openOn(t, d)
 			h.settle(t.Context())
@@ -155,10 +155,10 @@ func TestUnrecognisedIsRefusedAtReplay(t *testing.T) {
 			permanent := consumererror.IsPermanent(err)
 			assert.Equal(t, !permanent, next.SpanCount() == 1)
 			assert.Empty(t, d.entries())
-			counts := h.classifier.telemetry.flow.now()
-			assert.Equal(t, 1, counts.replayed)
-			assert.Equal(t, permanent, counts.lost == 1)
-			assert.Zero(t, counts.held)
+			counts := h.classifier.Telemetry.Flow.Now()
+			assert.Equal(t, 1, counts.Replayed)
+			assert.Equal(t, permanent, counts.Lost == 1)
+			assert.Zero(t, counts.Held)
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
 // Large resources count where their spans do: while these are held, while their facts are
@@ -24,34 +26,34 @@ func TestLargeResources(t *testing.T) {
 	h := newHarness(t, cfg, nil)
 	for i := range byte(20) { // complete in one call
 		require.NoError(t, h.ConsumeTraces(t.Context(), resource(int(i), requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(i+1), runSpan(1, 0, 3, 1, 0).of(i+1))))
-		require.LessOrEqual(t, h.origins.Bytes(), cfg.MaxHeldBytes/16)
+		require.LessOrEqual(t, h.Origins.Bytes(), cfg.MaxHeldBytes/16)
 	}
-	assert.Zero(t, h.load().bytes)
+	assert.Zero(t, h.Load().Bytes)
 	h.sink.Reset()
 
 	for i := range byte(40) { // their runs do not end
 		require.NoError(t, h.ConsumeTraces(t.Context(), resource(int(i), requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(i+100))))
-		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
+		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
 		if i < 15 {
-			require.Greater(t, h.load().bytes, int(i+1)*large)
+			require.Greater(t, h.Load().Bytes, int(i+1)*large)
 		}
 	}
 	assert.NotEmpty(t, h.sink.AllTraces(), "some went early")
 	h.pass(t, cfg.MaxHold)
-	assert.Zero(t, h.load().bytes)
-	assert.Less(t, h.load().factBytes, 40*8<<10, "the facts have the small attributes alone")
-	assert.Greater(t, h.load().factBytes, 40<<10)
+	assert.Zero(t, h.Load().Bytes)
+	assert.Less(t, h.Load().FactBytes, 40*8<<10, "the facts have the small attributes alone")
+	assert.Greater(t, h.Load().FactBytes, 40<<10)
 	for _, rs := range h.out().ResourceSpans().All() {
 		v, _ := rs.Resource().Attributes().Get("large")
 		assert.Len(t, v.Str(), large, "the spans have all")
 	}
 
 	h.pass(t, 2*defaultRunTimeout)
-	h.origins.Rotate(h.clock.advance(cfg.MaxHold))
-	h.origins.Rotate(h.clock.advance(cfg.MaxHold))
-	assert.Equal(t, load{}, h.load())
-	assert.Zero(t, h.origins.Bytes())
-	assert.Zero(t, h.lane().releaser.kept.Bytes())
+	h.Origins.Rotate(h.clock.advance(cfg.MaxHold))
+	h.Origins.Rotate(h.clock.advance(cfg.MaxHold))
+	assert.Equal(t, telemetry.Load{}, h.Load())
+	assert.Zero(t, h.Origins.Bytes())
+	assert.Zero(t, h.lane().Releaser.Kept.Bytes())
 	abandoned := abandonedSpans(h.out())
 	assert.NotEmpty(t, abandoned)
 }
@@ -60,13 +62,13 @@ func TestLargeResources(t *testing.T) {
 func TestIdleShardForgets(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, finishedRun(1)...)
-	require.Positive(t, h.origins.Bytes())
+	require.Positive(t, h.Origins.Bytes())
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		h.shards[0].run(t.Context(), quit)
+		h.Shards[0].Run(t.Context(), quit)
 	}()
-	for h.origins.Bytes() > 0 {
+	for h.Origins.Bytes() > 0 {
 		h.clock.advance(time.Second)
 	}
 	close(quit)

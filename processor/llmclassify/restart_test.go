@@ -97,14 +97,14 @@ func TestNoVerdictDuringReplay(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- p.Start(t.Context(), hostWith{id: slow}) }()
 	<-slow.reads
-	for p.load().traces < others+1 && sink.SpanCount() == 0 {
+	for p.Load().Traces < others+1 && sink.SpanCount() == 0 {
 		runtime.Gosched()
 	}
 	assert.Empty(t, sink.AllTraces(), "there is more of the run")
 	close(slow.letGo)
 	require.NoError(t, <-done)
-	l := p.shards[0].lane(p.tenants.others)
-	for sink.SpanCount() == 0 && (!l.inbox.empty() || !clock.waitsUntil(clock.Now().Add(defaultSettle))) {
+	l := p.Shards[0].Lane(p.Tenants.Others)
+	for sink.SpanCount() == 0 && (!l.Inbox.Empty() || !clock.waitsUntil(clock.Now().Add(defaultSettle))) {
 		runtime.Gosched()
 	}
 	assert.Empty(t, sink.AllTraces(), "it has not settled here")
@@ -205,7 +205,7 @@ func TestRestartWithoutStorage(t *testing.T) {
 	h.clock.advance(10 * time.Second)
 	require.NoError(t, h.Start(t.Context(), nil))
 	close(h.quit) // its shards are driven by hand
-	h.done.Wait()
+	h.classifier.work.Wait()
 	for trace := range byte(3) {
 		h.pass(t, defaultMaxHold)
 		h.sink.Reset()
@@ -278,12 +278,12 @@ func TestMarksAreForgotten(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, cfg, nil, t0)
 	h.pass(t, time.Minute)
-	at := h.shards.of(h.tenants.others, traceID(1))
-	at.buffer.Judged().Forgot(traceID(1))
+	at := h.Pool.Lane(h.Tenants.Others, traceID(1))
+	at.Buffer.Judged().Forgot(traceID(1))
 	for n := range byte(250) { // of the same shard
 		for m := range byte(20) {
 			trace := pcommon.TraceID{n + 1, m}
-			if h.shards.of(h.tenants.others, trace) != at {
+			if h.Pool.Lane(h.Tenants.Others, trace) != at {
 				continue
 			}
 			td := tracesOf(t, finishedRun(1)...)
@@ -291,7 +291,7 @@ func TestMarksAreForgotten(t *testing.T) {
 			require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		}
 	}
-	require.False(t, at.buffer.Judged().Forgotten(traceID(1)), "as there is no room")
+	require.False(t, at.Buffer.Judged().Forgotten(traceID(1)), "as there is no room")
 	judged := func(h *harness, trace byte, from, to float64) verdict {
 		h.sink.Reset()
 		for _, s := range uncountedRun(from, to) {

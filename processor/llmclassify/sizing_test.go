@@ -9,25 +9,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestSizing measures what the README says of memory: runs of five LLM spans are held,
+// TestSizing measures what bounds.md says of memory: runs of five LLM spans are held,
 // then only their facts. The heap is compared with what the processor thinks that it
-// is, and both with the README.
+// is, and both with the page.
 func TestSizing(t *testing.T) {
 	said := regexp.MustCompile(`about ([\d.]+) to ([\d.]+) KiB for a span with 10 attributes, and\s+([\d.]+) to ([\d.]+) KiB for a\s+` +
-		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(readme(t))
-	require.Len(t, said, 7, "the README says how large a span is")
-	require.Contains(t, strings.Join(strings.Fields(readme(t)), " "),
-		fmt.Sprintf("Spans of the last %v s are not packed, which takes about twice as much memory", packAfter.Seconds()))
+		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(page(t, "bounds.md"))
+	require.Len(t, said, 7, "the page says how large a span is")
+	require.Contains(t, strings.Join(strings.Fields(page(t, "bounds.md")), " "),
+		fmt.Sprintf("Spans of the last %v s are not packed, which takes about twice as much memory", worker.PackAfter.Seconds()))
 	var numbers []float64
 	for _, s := range said[1:] {
 		n, err := strconv.ParseFloat(s, 64)
@@ -82,12 +83,12 @@ func TestSizing(t *testing.T) {
 				require.NoError(t, h.ConsumeTraces(t.Context(), td))
 			}
 			const n = runs * perRun
-			loose, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
+			loose, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
 			t.Logf("as they came: %.2f KiB a span, as estimated %.2f", loose, thought)
 			assert.InDelta(t, thought, loose, 0.35*loose, "the bound is one of memory")
 
-			h.pass(t, packAfter)
-			held, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
+			h.pass(t, worker.PackAfter)
+			held, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
 			if !race.Enabled {
@@ -96,11 +97,11 @@ func TestSizing(t *testing.T) {
 				assert.InDelta(t, 2, loose/held, 0.5)
 			}
 
-			h.pass(t, defaultMaxHold-packAfter)
-			require.Zero(t, h.load().bytes)
+			h.pass(t, defaultMaxHold-worker.PackAfter)
+			require.Zero(t, h.Load().Bytes)
 			require.Equal(t, n, h.sink.SpanCount())
 			h.sink.Reset()
-			facts, thought := float64(heap()-before)/n/1024, float64(h.load().factBytes)/n/1024
+			facts, thought := float64(heap()-before)/n/1024, float64(h.Load().FactBytes)/n/1024
 			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
 			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
 			if !race.Enabled {
@@ -124,16 +125,13 @@ func heap() uint64 {
 // TestReadmeNumbers: the bounds that are no options are those of the code, and every
 // metric that is named is there.
 func TestReadmeNumbers(t *testing.T) {
-	text := readme(t)
-	page, err := os.ReadFile("bounds.md")
-	require.NoError(t, err)
-	bounds := string(page)
-	assert.Contains(t, bounds, fmt.Sprintf("| %d calls of a tenant on their way to a shard, or ", maxDeliveries))
-	assert.Contains(t, text, fmt.Sprintf("in calls of at most about %d MiB", maxParcelBytes>>20))
-	assert.Contains(t, text, fmt.Sprintf("a backoff of %v to %v s", firstRetry.Seconds(), maxRetry.Seconds()))
+	text, bounds := page(t, "README.md"), page(t, "bounds.md")
+	assert.Contains(t, bounds, fmt.Sprintf("| %d calls of a tenant on their way to a shard, or ", worker.MaxDeliveries))
+	assert.Contains(t, text, fmt.Sprintf("in calls of at most about %d MiB", forward.MaxParcelBytes>>20))
+	assert.Contains(t, text, fmt.Sprintf("a backoff of %v to %v s", forward.FirstRetry.Seconds(), forward.MaxRetry.Seconds()))
 
 	sites := 0
-	for _, row := range regexp.MustCompile(`([\d,]+)(?: spans/s)? × (\d+) s × ([\d.]+) KiB: ([\d.]+) MiB`).FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`([\d,]+)(?: spans/s)? × (\d+) s × ([\d.]+) KiB: ([\d.]+) MiB`).FindAllStringSubmatch(bounds, -1) {
 		product := 1.0
 		for _, factor := range row[1:4] {
 			n, err := strconv.ParseFloat(strings.ReplaceAll(factor, ",", ""), 64)

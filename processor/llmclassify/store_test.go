@@ -27,9 +27,12 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -123,10 +126,10 @@ func (h *harness) openOn(t *testing.T, d *disk) {
 func (h *harness) openBy(t *testing.T, d *disk, work func()) {
 	t.Helper()
 	var err error
-	h.store.journal, err = journal.Open(t.Context(), diskClient{d}, h.logger)
+	h.Store.Journal, err = journal.Open(t.Context(), diskClient{d}, h.classifier.Telemetry.Logger)
 	require.NoError(t, err)
 	replayed := make(chan error)
-	go func() { replayed <- h.replay(t.Context()) }()
+	go func() { replayed <- h.Begin(t.Context(), h.reader, h.callers) }()
 	for { // the shards have room for some calls only
 		select {
 		case err := <-replayed:
@@ -154,7 +157,7 @@ func TestKilled(t *testing.T) {
 
 	h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
 	assert.Empty(t, h.sink.AllTraces(), "nothing goes before all is read")
-	assert.Equal(t, 1, h.load().traces)
+	assert.Equal(t, 1, h.Load().Traces)
 	at, ok := h.nextDue()
 	require.True(t, ok)
 	assert.Equal(t, t0.Add(defaultMaxHold), at, "the time of what is held goes on")
@@ -162,7 +165,7 @@ func TestKilled(t *testing.T) {
 	got := verdicts(h.out())
 	require.Len(t, got, 2, "what had gone before does not come again")
 	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), got[1])
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 	assert.Empty(t, d.entries())
 }
 
@@ -187,7 +190,7 @@ func TestKilledBetweenTwoCallsOfOneRun(t *testing.T) {
 		if i == 0 {
 			r = requestSpan(2, 1, 0, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
 		}
-		h.consume(t, r.with(attribute.String("long", strings.Repeat("x", maxParcelBytes/4))))
+		h.consume(t, r.with(attribute.String("long", strings.Repeat("x", forward.MaxParcelBytes/4))))
 	}
 	h.consume(t, runSpan(1, 0, requests, requests, 0))
 	require.Greater(t, next.tries, 2)
@@ -199,7 +202,7 @@ func TestKilledBetweenTwoCallsOfOneRun(t *testing.T) {
 
 	h = newHarnessOn(t, left, defaultConfig(), nil, h.clock.Now())
 	assert.Equal(t, want, verdicts(h.out()))
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 	assert.Empty(t, left.entries())
 }
 
@@ -244,7 +247,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			assert.Positive(t, runs[trace], "the run of %s has no verdict", trace)
 		}
 		assert.Empty(t, d.entries())
-		assert.Equal(t, load{}, h.load())
+		assert.Equal(t, telemetry.Load{}, h.Load())
 	}
 }
 
@@ -253,9 +256,9 @@ func TestStorageFails(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	var events []*componentstatus.Event
-	h.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
+	h.classifier.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
 	h.consume(t, requestSpan(3, 1, 1, 2).answered("stop", answer))
-	before := h.load()
+	before := h.Load()
 	d.fail = storage.ErrStorageFull
 	specs := []spanSpec{requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 2, 0), otherSpan(9, 1, 0.1, 0.2)}
 	for range 2 {
@@ -264,7 +267,7 @@ func TestStorageFails(t *testing.T) {
 		assert.False(t, consumererror.IsPermanent(err))
 	}
 	assert.Empty(t, h.sink.AllTraces())
-	assert.Equal(t, before, h.load())
+	assert.Equal(t, before, h.Load())
 	h.consume(t, otherSpan(9, 1, 0.1, 0.2)) // it needs no storage
 
 	d.fail = nil
@@ -293,7 +296,7 @@ func TestStatusOfNext(t *testing.T) {
 	cfg.Shards = 4
 	h := newHarness(t, cfg, next)
 	var events []componentstatus.Status
-	h.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
+	h.classifier.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
 	for trace := range byte(20) {
 		h.heldRun(t, trace+1)
 	}
@@ -374,7 +377,7 @@ func TestForgottenWhileRefusedAndKilled(t *testing.T) {
 	h.pass(t, cfg.MaxHold)
 	h.consume(t, requestSpan(3, 1, 0.5, 0.6))
 	h.pass(t, cfg.MaxHold)
-	require.NotZero(t, h.load().bytes, "it waits to be sent again")
+	require.NotZero(t, h.Load().Bytes, "it waits to be sent again")
 	again := newHarnessOn(t, d, cfg, nil, h.clock.Now()) // killed
 	again.pass(t, cfg.MaxHold)
 	for range 4 {
@@ -425,10 +428,10 @@ func TestPartlyRefusedAndKilled(t *testing.T) {
 				}
 				h.pass(t, defaultMaxHold)
 				for range g.IntN(3) {
-					h.pass(t, maxRetry)
+					h.pass(t, forward.MaxRetry)
 				}
 				h.sink = &next.TracesSink
-				before, waits := outcomeOf(h.out()), h.lane().forwarder.waits()
+				before, waits := outcomeOf(h.out()), h.lane().Forwarder.Waits()
 
 				again := newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
 				again.pass(t, defaultMaxHold)
@@ -456,7 +459,7 @@ func TestUnrecognisedAtReplay(t *testing.T) {
 	h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 	h = newHarness(t, defaultConfig(), nil)
-	h.registry = dialect.NewRegistry()
+	h.reader.Registry = dialect.NewRegistry()
 	h.openOn(t, d)
 	out := spansOf(h.out())
 	require.Len(t, out, 2)
@@ -476,7 +479,7 @@ func TestStart(t *testing.T) {
 		cfg.Storage = &id
 		set := processortest.NewNopSettings(metadata.Type)
 		set.ID = component.MustNewIDWithName("llm_classify", "x")
-		p, err := newClassifier(set, cfg, consumertest.NewNop(), systemClock{})
+		p, err := newClassifier(set, cfg, consumertest.NewNop(), clock.System{})
 		require.NoError(t, err)
 		return p, p.Start(t.Context(), host)
 	}
@@ -506,7 +509,7 @@ func TestStart(t *testing.T) {
 	for range 2 {
 		cfg := defaultConfig()
 		cfg.Storage = &id
-		p, err = newClassifier(processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop(), systemClock{})
+		p, err = newClassifier(processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop(), clock.System{})
 		require.NoError(t, err)
 		several.add(p)
 	}

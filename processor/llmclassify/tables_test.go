@@ -9,13 +9,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
 // turns lets the shards work until there is nothing to do.
 func (h *harness) turns(t *testing.T) {
 	t.Helper()
-	for _, s := range h.shards {
-		for s.turn(t.Context()) {
+	for _, s := range h.Shards {
+		for s.Turn(t.Context()) {
 		}
 	}
 }
@@ -45,9 +48,9 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 	h.turns(t)
 	for range runs {
 		*trace++
-		l := h.shards.of(h.tenants.named(tenant), numbered(*trace))
-		l.buffer.Refuse(h.clock.Now(), numbered(*trace))
-		l.account()
+		l := h.Pool.Lane(h.Tenants.Named(tenant), numbered(*trace))
+		l.Buffer.Refuse(h.clock.Now(), numbered(*trace))
+		l.Account()
 	}
 }
 
@@ -57,9 +60,9 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	cfg.MaxFactBytes = 4 << 20
 	h := newHarness(t, cfg, nil)
 	size := func() (sum int) {
-		for _, s := range h.shards {
-			for l := range s.all {
-				sum += l.tableBytes()
+		for _, s := range h.Shards {
+			for l := range s.All {
+				sum += l.TableBytes()
 			}
 		}
 		return sum
@@ -71,16 +74,16 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	}
 	require.Greater(t, size(), bound/3, "one alone fills all but the parts of root runs and of traces that are here")
 	for range 3 {
-		for i := range maxTenants {
+		for i := range tenant.Max {
 			fillTables(t, h, fmt.Sprintf("tenant %d", i), &trace, 20)
 		}
 	}
 	assert.Greater(t, size(), bound/3)
 	assert.LessOrEqual(t, size(), bound)
 
-	sizes := h.tables()
-	evidence := h.load().evidence
-	assert.Equal(t, size(), sizes[judgedTable]+sizes[historyTable]+evidence)
+	sizes := h.Tables()
+	evidence := h.Load().Evidence
+	assert.Equal(t, size(), sizes[telemetry.JudgedTable]+sizes[telemetry.HistoryTable]+evidence)
 	for i, size := range sizes {
 		assert.Positive(t, size, "table %d", i)
 	}
@@ -89,7 +92,7 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 }
 
 // tableGauges is the sizes of tables as the metrics have them.
-func tableGauges(t *testing.T, h *harness) (sizes tableSizes) {
+func tableGauges(t *testing.T, h *harness) (sizes telemetry.TableSizes) {
 	t.Helper()
 	m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_table_bytes")
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadatatest"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -59,7 +60,7 @@ func TestTelemetry(t *testing.T) {
 
 	held, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_bytes_held")
 	require.NoError(t, err)
-	require.Equal(t, int64(h.load().bytes), held.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
+	require.Equal(t, int64(h.Load().Bytes), held.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
 
 	h.pass(t, defaultMaxHold)
 	metadatatest.AssertEqualProcessorLlmClassifyTracesHeld(t, h.telemetry, points(1), ignore) // its facts
@@ -128,7 +129,7 @@ func TestSpansAddUp(t *testing.T) {
 	h.consume(t, finishedRun(4)...)
 	want(map[string]int64{"in": 9, "refused": 1, "held": 4, "lost": 0})
 	next.fail = nil
-	h.pass(t, maxRetry)
+	h.pass(t, forward.MaxRetry)
 	want(map[string]int64{"held": 0, "forwarded": 8})
 
 	next.fail = func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }
@@ -168,7 +169,7 @@ func TestInstancesAddUp(t *testing.T) {
 	assert.Equal(t, int64(2), n["held"])
 	bytes, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_bytes_held")
 	require.NoError(t, err)
-	assert.Equal(t, int64(h.load().bytes+second.load().bytes), total(t, bytes))
+	assert.Equal(t, int64(h.Load().Bytes+second.Load().Bytes), total(t, bytes))
 	require.NoError(t, other.Shutdown(t.Context()))
 	assert.Equal(t, int64(1), addsUp(t, h.telemetry)["held"])
 }

@@ -16,6 +16,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -180,13 +181,13 @@ func TestTenantsBesideAFlood(t *testing.T) {
 		cfg.MaxHold, cfg.Settle, cfg.RunTimeout = 500*time.Millisecond, 100*time.Millisecond, 5*time.Second
 		out := &honestSink{spans: map[spanKey]ptrace.Span{}}
 		h := newHarness(t, cfg, out)
-		s, most := h.shards[0], 0
+		s, most := h.Shards[0], 0
 		turn := func() (worked bool) {
-			s.shareMemory()
-			for l := range s.all {
-				before := l.buffer.Work()
-				worked = l.turn(t.Context()) || worked
-				most = max(most, l.buffer.Work()-before)
+			s.ShareMemory()
+			for l := range s.All {
+				before := l.Buffer.Work()
+				worked = l.Turn(t.Context()) || worked
+				most = max(most, l.Buffer.Work()-before)
 			}
 			return worked
 		}
@@ -195,30 +196,30 @@ func TestTenantsBesideAFlood(t *testing.T) {
 			for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 				span.SetTraceID(honestTrace(i))
 			}
-			b := s.lane(h.tenants.named("honest")).inbox
-			require.True(t, b.places.TryAcquire(b.room/maxDeliveries), "the call of run %d would wait", i)
-			b.places.Release(b.room / maxDeliveries)
+			b := s.Lane(h.Tenants.Named("honest")).Inbox
+			require.True(t, b.Places.TryAcquire(b.Room/worker.MaxDeliveries), "the call of run %d would wait", i)
+			b.Places.Release(b.Room / worker.MaxDeliveries)
 			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
 		}
 		calls, backlog := 0, 0
 		for i := range runs {
 			// There is always more of the flood than is taken.
-			for range 2 * maxDeliveries {
+			for range 2 * worker.MaxDeliveries {
 				if flood == nil {
 					break
 				}
 				tenant, td := flood(calls)
-				b := s.lane(h.tenants.named(tenant)).inbox
-				if !b.places.TryAcquire(b.room / 2) {
+				b := s.Lane(h.Tenants.Named(tenant)).Inbox
+				if !b.Places.TryAcquire(b.Room / 2) {
 					break // the call would wait
 				}
-				b.places.Release(b.room / 2)
+				b.Places.Release(b.Room / 2)
 				require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 				calls++
 			}
 			waiting := 0
-			for l := range s.all {
-				waiting += len(l.inbox.list)
+			for l := range s.All {
+				waiting += len(l.Inbox.List)
 			}
 			backlog = max(backlog, waiting)
 			call := honestRun(i)
@@ -246,8 +247,8 @@ func TestTenantsBesideAFlood(t *testing.T) {
 		}
 		assert.LessOrEqual(t, most, maxWork)
 		t.Logf("%d calls, at most %d looked at in a turn of a lane", calls, most)
-		assert.Zero(t, h.classifier.telemetry.flow.now().held)
-		assert.LessOrEqual(t, h.load().bytes, 0)
+		assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+		assert.LessOrEqual(t, h.Load().Bytes, 0)
 		return out.spans
 	}
 	want := play(t, nil)
@@ -284,19 +285,19 @@ func TestTurnsBesideAFlood(t *testing.T) {
 		h.turns(t)
 	}
 	h.clock.advance(cfg.MaxHold)
-	h.shards[0].turn(t.Context())
+	h.Shards[0].Turn(t.Context())
 	for turn := range 4 {
 		h.sink.Reset()
-		for i := range uint64(maxDeliveries) {
+		for i := range uint64(worker.MaxDeliveries) {
 			h.sendTraces(t, "honest", uint64(turn)<<32|i, 1) //nolint:gosec // not negative
 		}
-		h.shards[0].turn(t.Context())
-		require.True(t, h.shards[0].lane(h.tenants.named("honest")).inbox.empty(), "the next call would wait")
+		h.Shards[0].Turn(t.Context())
+		require.True(t, h.Shards[0].Lane(h.Tenants.Named("honest")).Inbox.Empty(), "the next call would wait")
 		size := 0
 		for _, td := range h.sink.AllTraces() {
 			size += (&ptrace.ProtoMarshaler{}).TracesSize(td)
 		}
 		assert.Positive(t, size)
-		assert.LessOrEqual(t, size, 2*maxDue*bytesPerSpan)
+		assert.LessOrEqual(t, size, 2*worker.MaxDue*worker.BytesPerSpan)
 	}
 }

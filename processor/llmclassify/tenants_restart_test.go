@@ -36,8 +36,8 @@ func TestFactsBesideAFlood(t *testing.T) {
 			d := newDisk()
 			h := newHarnessOn(t, d, cfg, nil, t0)
 			turn := func() {
-				h.shards[0].turn(t.Context())
-				assert.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+				h.Shards[0].Turn(t.Context())
+				assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 			}
 			for i := range uint64(runs) {
 				h.sendTraces(t, "honest", i, 1)
@@ -46,7 +46,7 @@ func TestFactsBesideAFlood(t *testing.T) {
 			h.clock.advance(cfg.MaxHold)
 			h.turns(t)
 			require.Equal(t, runs, h.sink.SpanCount(), "they went out early")
-			require.Equal(t, runs, h.shards[0].lane(h.tenants.named("honest")).buffer.Traces())
+			require.Equal(t, runs, h.Shards[0].Lane(h.Tenants.Named("honest")).Buffer.Traces())
 			h.sendTraces(t, "flood", more, 2000)
 			for i := range uint64(runs) {
 				h.sendTraces(t, "honest", runs+i, 1)
@@ -66,7 +66,7 @@ func TestFactsBesideAFlood(t *testing.T) {
 				turn()
 			}
 			h.turns(t)
-			assert.Positive(t, h.shards[0].lane(h.tenants.named("flood")).buffer.Traces(), "it has a part of the room, too")
+			assert.Positive(t, h.Shards[0].Lane(h.Tenants.Named("flood")).Buffer.Traces(), "it has a part of the room, too")
 			for range 3 {
 				h.clock.advance(cfg.RunTimeout)
 				h.turns(t)

@@ -10,6 +10,8 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -18,7 +20,7 @@ const namespaceKey = "service.namespace"
 // tenantConfig tells tenants apart by their namespace.
 func tenantConfig() *Config {
 	cfg := defaultConfig()
-	cfg.TenantFrom = tenantFromResource + namespaceKey
+	cfg.TenantFrom = tenant.FromResource + namespaceKey
 	return cfg
 }
 
@@ -82,7 +84,7 @@ func TestTenantsAreJudgedApart(t *testing.T) {
 				}
 			}
 			assert.Equal(t, len(honest), found, name)
-			assert.Equal(t, load{}, h.load(), name)
+			assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		}
 	}
 }
@@ -90,7 +92,7 @@ func TestTenantsAreJudgedApart(t *testing.T) {
 // Callers are the tenants where metadata tells them apart.
 func TestTenantsByMetadata(t *testing.T) {
 	cfg := defaultConfig()
-	cfg.TenantFrom, cfg.MetadataKeys = tenantFromMetadata, []string{"X-Tenant"}
+	cfg.TenantFrom, cfg.MetadataKeys = tenant.FromMetadata, []string{"X-Tenant"}
 	require.NoError(t, cfg.Validate())
 	h := newHarness(t, cfg, nil)
 	as := func(tenant string, specs ...spanSpec) {
@@ -116,12 +118,12 @@ func TestTenantsShareMemory(t *testing.T) {
 		td := ofTenant(tenant, tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)))
 		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(trace))
 		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
-		for h.shards[0].turn(t.Context()) {
+		for h.Shards[0].Turn(t.Context()) {
 		}
-		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
-		require.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
+		require.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 	}
-	used := func(tenant string) int64 { return h.tenants.named(tenant).used.Load() }
+	used := func(tenant string) int64 { return h.Tenants.Named(tenant).Used.Load() }
 	for range 2000 {
 		send("flood")
 	}
@@ -143,8 +145,8 @@ func TestTenantsShareMemory(t *testing.T) {
 	for range 10_000 { // facts of spans that went early
 		send("flood")
 	}
-	honest := h.shards[0].lane(h.tenants.named("honest"))
-	assert.Equal(t, 50, honest.buffer.Traces(), "it has all that it had")
+	honest := h.Shards[0].Lane(h.Tenants.Named("honest"))
+	assert.Equal(t, 50, honest.Buffer.Traces(), "it has all that it had")
 }
 
 // At the bound the calls of one tenant are refused, not those of another one.
@@ -174,33 +176,33 @@ func TestTenantsAreRefusedApart(t *testing.T) {
 // What waits to be sent again cannot be evicted. Even where it has taken all, another tenant
 // has a part of the memory.
 func TestTenantsHaveAFloor(t *testing.T) {
-	b := &budget{limit: 1 << 20, tenants: true}
-	all := newTenants(tenantConfig(), b)
-	flood, honest := all.named("flood"), all.named("honest")
-	b.add(flood, 1<<20)
-	b.addWaiting(1 << 20)
-	const floor = 1 << 20 / floors / 2 // of two
-	require.NoError(t, b.admit(honest, floor))
-	require.ErrorIs(t, b.admit(honest, 1), errFull)
-	require.ErrorIs(t, b.admit(flood, 1), errFull)
-	assert.Equal(t, int64(floor), honest.used.Load())
-	assert.Zero(t, b.over(honest), "none of it goes early")
+	b := tenant.NewBudget(1<<20, true)
+	all := tenant.NewSet(tenantConfig().TenantFrom, b)
+	flood, honest := all.Named("flood"), all.Named("honest")
+	b.Add(flood, 1<<20)
+	b.AddWaiting(1 << 20)
+	const floor = 1 << 20 / tenant.Floors / 2 // of two
+	require.NoError(t, b.Admit(honest, floor))
+	require.ErrorIs(t, b.Admit(honest, 1), tenant.ErrFull)
+	require.ErrorIs(t, b.Admit(flood, 1), tenant.ErrFull)
+	assert.Equal(t, int64(floor), honest.Used.Load())
+	assert.Zero(t, b.Over(honest), "none of it goes early")
 }
 
 // Names beyond those that are told apart share one place.
 func TestManyTenants(t *testing.T) {
 	h := newHarness(t, tenantConfig(), nil)
-	for i := range 2 * maxTenants {
+	for i := range 2 * tenant.Max {
 		require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant(fmt.Sprintf("tenant %d", i), tracesOf(t, finishedRun(1)...))))
 	}
-	assert.Len(t, h.tenants.known, maxTenants)
-	assert.Same(t, h.tenants.others, h.tenants.named("one more"))
-	assert.Same(t, h.tenants.others, h.tenants.named(""))
+	assert.Len(t, h.Tenants.Known, tenant.Max)
+	assert.Same(t, h.Tenants.Others, h.Tenants.Named("one more"))
+	assert.Same(t, h.Tenants.Others, h.Tenants.Named(""))
 	lanes := 0
-	for range h.shards[0].all {
+	for range h.Shards[0].All {
 		lanes++
 	}
-	assert.Equal(t, maxTenants+1, lanes)
+	assert.Equal(t, tenant.Max+1, lanes)
 	h.pass(t, 2*defaultRunTimeout)
-	assert.Equal(t, load{}, h.load())
+	assert.Equal(t, telemetry.Load{}, h.Load())
 }

@@ -13,7 +13,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -24,8 +26,8 @@ func TestWholeRunGoesAtOnce(t *testing.T) {
 	h.consume(t, append(finishedRun(1), otherSpan(9, 2, 0.1, 0.2))...)
 	require.Equal(t, 3, next.SpanCount())
 	assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(h.out())[spanID(1)]))
-	assert.Equal(t, load{}, h.load())
-	assert.False(t, h.live.any())
+	assert.Equal(t, telemetry.Load{}, h.Load())
+	assert.False(t, h.Live.Any())
 
 	next.Reset()
 	h.consume(t, finishedRun(1)...)
@@ -59,7 +61,7 @@ func TestExchangeOfAWholeRun(t *testing.T) {
 			h.consume(t, specs...)
 		}
 		assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(2)]).cause, name)
-		assert.Zero(t, h.load().evidence, name)
+		assert.Zero(t, h.Load().Evidence, name)
 	}
 }
 
@@ -85,7 +87,7 @@ func TestRunIsJudgedOnceHoweverOftenItComes(t *testing.T) {
 	require.NoError(t, err)
 	cfg := defaultConfig()
 	cfg.Shards = 2
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, clock.System{})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 	const senders, traces = 4, 200
@@ -108,7 +110,7 @@ func TestRunIsJudgedOnceHoweverOftenItComes(t *testing.T) {
 	for trace, n := range verdicts {
 		assert.Equal(t, 1, n, trace)
 	}
-	assert.False(t, p.live.any())
+	assert.False(t, p.Live.Any())
 }
 
 // A run that comes whole goes with its call: if the next consumer refuses that, the sender has the error, and the run
@@ -119,8 +121,8 @@ func TestWholeRunOfARefusedCallIsJudgedAgain(t *testing.T) {
 		h := newHarness(t, defaultConfig(), next)
 		call := append(finishedRun(1), others...)
 		require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, call...)), errDown, name)
-		assert.Equal(t, load{}, h.load(), name)
-		assert.False(t, h.live.any(), name)
+		assert.Equal(t, telemetry.Load{}, h.Load(), name)
+		assert.False(t, h.Live.Any(), name)
 		next.fail = nil
 		h.consume(t, call...)
 		h.settle(t.Context())

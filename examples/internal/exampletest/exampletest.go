@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // Example is a small example program.

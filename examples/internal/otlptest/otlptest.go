@@ -9,7 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
+	"github.com/otelllm/otelllm-go/test/otlphttp"
 )
 
 // Receiver receives traces in OTLP over HTTP and keeps the content of their spans.

@@ -5,8 +5,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // The cases in which a stack may report no error.

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/otelllm/otelllm-go/test/faultyllm"
 )
 
 // Program is a program that calls a tool.

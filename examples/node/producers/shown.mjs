@@ -1,6 +1,6 @@
 // An agent with a screen: version 6 of the AI SDK and, by hand, a span for each tool
 // call from when it appears. Calls that are still shown as running when the stream ends
-// are marked as failed. See examples/incidents/toolblamed.
+// are marked as failed. See test/incidents/toolblamed.
 import { SpanStatusCode, trace } from '@opentelemetry/api';
 import { createOpenAI } from '@ai-sdk/openai-6';
 import { jsonSchema, streamText, tool } from 'ai-6';

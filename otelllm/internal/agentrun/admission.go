@@ -2,9 +2,9 @@ package agentrun
 
 import "context"
 
-// Admission decides whether a model call may be sent to a host, before anything of it is
-// recorded. HistoryOutputs are the ids of the tool outputs in its history; nil: not observed. If
-// it returns an error the call is not sent and fails with that error.
+// Admission decides whether a model call may be sent to a host, before anything of it is recorded. HistoryOutputs are the
+// ids of the tool outputs in its history; nil: not observed. If Admission returns an error, the call is not sent and fails
+// with that error.
 type Admission func(host string, historyOutputs []string) error
 
 type admissionKey struct{}
@@ -15,8 +15,7 @@ type admissions struct {
 	outer *admissions
 }
 
-// WithAdmission returns a context whose model calls are sent only if admit, and each Admission
-// of ctx, allows it.
+// WithAdmission returns a context whose model calls are sent only if admit, and each Admission of ctx, allows it.
 func WithAdmission(ctx context.Context, admit Admission) context.Context {
 	outer, _ := ctx.Value(admissionKey{}).(*admissions)
 	return context.WithValue(ctx, admissionKey{}, &admissions{admit, outer})

@@ -15,9 +15,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// StartInferred starts a run that the application does not declare, and its span. The span
-// is a child of the one in ctx, and has a link to that of the run before it in the same
-// conversation, if previous is valid.
+// StartInferred starts a run that the application does not declare, and its span. The span is a child of the span in ctx,
+// and has a link to the span of the conversation's previous run, if previous is valid.
 func StartInferred(ctx context.Context, c Config, start time.Time, previous trace.SpanContext) *Run {
 	c.Inferred, c.ToolsRecorded = true, false
 	run := &Run{Config: c, ctx: context.Background()}
@@ -34,7 +33,7 @@ func StartInferred(ctx context.Context, c Config, start time.Time, previous trac
 // Recording reports whether the run's span is recorded.
 func (r *Run) Recording() bool { return r.recording }
 
-// AddTrace takes the trace that a request of the run is in.
+// AddTrace notes the trace of a request of the run.
 func (r *Run) AddTrace(id trace.TraceID) {
 	if id != r.span.SpanContext().TraceID() {
 		r.elsewhere.Store(true)
@@ -48,8 +47,8 @@ func (r *Run) Over() bool {
 	return r.facts.Ended == classify.Yes
 }
 
-// SetPrevious sets what became of what the conversation did before the run. It is called before
-// the first request of the run has ended.
+// SetPrevious sets the state of the conversation before the run. It is called before the first request of the run has
+// ended.
 func (r *Run) SetPrevious(p semconv.RunPrevious) {
 	r.mu.Lock()
 	r.facts.Previous = p
@@ -61,15 +60,15 @@ func (r *Run) SetPrevious(p semconv.RunPrevious) {
 type InferredEnd struct {
 	At time.Time
 	By semconv.RunEnd
-	// Last are the facts of the request that it ended with, if it ended by a failure.
+	// Last are the facts of the request that ended the run, if that was a failure.
 	Last      *classify.Request
 	ErrorType string
-	// Repeated is how often in a row it repeated a step.
+	// Repeated is how often in a row the run repeated a step.
 	Repeated int
 }
 
-// Settle says how the run ends if no further request joins it. It is for a run that has its answer:
-// a shutdown does not abort it.
+// Settle sets how the run ends if no further request joins it. It is for a run that has its answer: a shutdown does not
+// abort it.
 func (r *Run) Settle(e InferredEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,12 +139,10 @@ type Observed struct {
 	From, To     time.Time // from the answer with the call to the output, or to the end of the conversation
 	Outcome      semconv.ToolOutcome
 
-	// Delivery of the output; unset is pending: the request with it may fail, and a further
-	// attempt may lack it.
+	// Delivery of the output; unset is pending: the request with it may fail, and a further attempt may lack it.
 	Delivery      semconv.OutputDelivery
 	DeliveryError string // error type of a failed delivery
-	// Unanswered: the conversation ended before it had an output. Whether the call was executed
-	// is not known.
+	// Unanswered: the conversation ended before the call had an output. The call may not have been executed.
 	Unanswered bool
 }
 

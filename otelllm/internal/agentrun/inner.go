@@ -8,23 +8,23 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// innerRuns holds what is known of the runs that began within a run, and of those parts of
-// the run itself that are no longer kept. The run's mu guards it.
+// innerRuns holds the runs that began within a run, and the effects of inner runs and parts that are no longer kept. The
+// run's mu guards it.
 type innerRuns struct {
-	runs []*Run           // those that are not over, the oldest first
-	did  classify.Effects // of the others, and of parts that were forgotten
-	// counted is what the outer run has already added to its own did. Only the counts
+	runs    []*Run           // the runs that are not over, the oldest first
+	effects classify.Effects // effects of the others, and of parts that were forgotten
+	// counted is the part of this run's effects that the outer run has already added to its own effects. Only the counts
 	// matter: joining the same effects twice changes nothing.
 	counted classify.Effects
 	joined  bool // the outer run has this one among its runs
 
 	failures int // of requests that were forgotten
 
-	unrecorded bool // in a copy: calls of the run ran that no recorded tool accounts for
+	unrecorded bool // in a copy: calls of the run ran without a recorded tool
 }
 
-// adopt adds inner to the runs within r, r to those within its parent, and so on outwards,
-// unless they are there already.
+// adopt adds inner to the runs within r, r to the runs within its parent, and so on outwards, unless they are there
+// already.
 func (r *Run) adopt(inner *Run) {
 	for ; r != nil; r, inner = r.parent, r {
 		inner.mu.Lock()
@@ -47,8 +47,7 @@ func (r *Run) adopt(inner *Run) {
 	}
 }
 
-// leaveParent folds the run into its parent if it is over, the parent into its own, and so
-// on outwards.
+// leaveParent folds the run into its parent if it is over, the parent into its own, and so on outwards.
 func (r *Run) leaveParent() {
 	for ; r != nil && r.over(); r = r.parent {
 		r.fold()
@@ -62,8 +61,7 @@ func (r *Run) over() bool {
 	return r.facts.Ended == classify.Yes && len(r.open) == 0 && len(r.inner.runs) == 0
 }
 
-// fold adds the effects of the run to those of its parent, which no longer needs the run
-// itself then.
+// fold adds the effects of the run to the effects of its parent, which no longer needs the run itself then.
 func (r *Run) fold() {
 	p := r.parent
 	if p == nil {
@@ -79,8 +77,7 @@ func (r *Run) fold() {
 	}
 }
 
-// foldAt is fold with the effects of a generation. It reports false if that generation has
-// passed.
+// foldAt is fold with the effects of a generation. It reports false if that generation has passed.
 func (r *Run) foldAt(generation uint64, e classify.Effects) bool {
 	p := r.parent
 	p.mu.Lock()
@@ -95,15 +92,15 @@ func (r *Run) foldAt(generation uint64, e classify.Effects) bool {
 		return false
 	}
 	p.inner.runs = slices.Delete(p.inner.runs, i, i+1)
-	p.inner.did = p.inner.did.Join(e)
+	p.inner.effects = p.inner.effects.Join(e)
 	r.inner.counted.Requests += e.Requests
 	r.inner.counted.Tools += e.Tools
 	r.inner.joined = false
 	return true
 }
 
-// effects returns what the run and the runs within it did so far. It counts only what the
-// parent has not counted yet. Settled says that nothing of it is still going on.
+// effects returns the effects of the run and the runs within it so far, with the counts that the parent has not added yet.
+// Settled: no part of them is still going on.
 func (r *Run) effects() (e classify.Effects, settled bool) {
 	j, settled := r.judge()
 	e = j.effects
@@ -122,8 +119,7 @@ func (r *Run) maxParts() int {
 	return MaxParts
 }
 
-// makeRoom forgets, with mu held, the oldest parts if there are too many. Their effects
-// stay.
+// makeRoom forgets, with mu held, the oldest parts if there are too many. Their effects stay.
 func (r *Run) makeRoom() {
 	most := r.maxParts()
 	if len(r.requests) < most && len(r.tools) < most {
@@ -138,11 +134,10 @@ func (r *Run) makeRoom() {
 	if slices.ContainsFunc(r.requests, mayLackOutput) {
 		r.past.addLost(r.judgeParts(r.requests, all).Run.MissingOutputs)
 	}
-	// With all tools: a tool that is kept may have executed the call of a request that is
-	// not.
+	// With all tools: a kept tool may have executed the call of a forgotten request.
 	v := r.judgeParts(r.requests[:requests], all)
 	v.Effects.Requests, v.Effects.Tools = requests, tools
-	r.inner.did = r.inner.did.Join(v.Effects)
+	r.inner.effects = r.inner.effects.Join(v.Effects)
 	for i := range v.Requests {
 		switch v.Requests[i].Class {
 		case semconv.ClassUnset, semconv.ClassLocalAbort, semconv.ClassOutputLimited:
@@ -160,16 +155,15 @@ func (r *Run) makeRoom() {
 	r.tools = append(make([]*Tool, 0, most), rest.tools...)
 }
 
-// mayLackOutput reports whether the history of a request may have a call without its output:
-// it does not have the outputs of its calls in their order.
+// mayLackOutput reports whether the history of a request may have a call without its output: it does not have the outputs
+// of its calls in their order.
 func mayLackOutput(q classify.Request) bool { return !slices.Equal(q.HistoryCalls, q.HistoryOutputs) }
 
-// recent returns the last parts, at most n of each kind: the requests that ended last, and
-// the tools that began after the first of them did. So it has the tool that executed a call
-// if it has the request that made the call.
+// recent returns the last parts, at most n of each kind: the requests that ended last, and the tools that began after the
+// first of them did. If a request is included, so is the tool that executed its call.
 func (p parts) recent(n int) parts {
 	rest := parts{p.requests[max(0, len(p.requests)-n):], p.tools[max(0, len(p.tools)-n):]}
-	if len(rest.tools) < len(p.tools) { // the calls of the tools that are not there
+	if len(rest.tools) < len(p.tools) { // their calls may be of tools that are left out
 		first := rest.tools[0].begun
 		for len(rest.requests) > 0 && rest.requests[0].Start.Before(first) {
 			rest.requests = rest.requests[1:]

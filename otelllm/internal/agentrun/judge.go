@@ -8,8 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Diagnosis judges the run on what has been seen of it so far. It is the zero value for a
-// nil run.
+// Diagnosis judges the run on the facts so far. It is the zero value for a nil run.
 func (r *Run) Diagnosis() classify.Diagnosis {
 	if r == nil {
 		return classify.Diagnosis{}
@@ -21,8 +20,7 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	return d
 }
 
-// Plan returns the plan to go on with the run, on what has been seen of it so far. It is the zero
-// value for a nil run.
+// Plan returns the plan to go on with the run, on the facts so far. It is the zero value for a nil run.
 func (r *Run) Plan() classify.Plan {
 	if r == nil {
 		return classify.Plan{}
@@ -31,7 +29,7 @@ func (r *Run) Plan() classify.Plan {
 	return classify.PlanRun(&facts)
 }
 
-// PlanSince is Plan for what began at that time or later.
+// PlanSince is Plan for the parts that began at that time or later.
 func (r *Run) PlanSince(t time.Time) classify.Plan {
 	facts := r.planFacts()
 	facts.Requests = slices.DeleteFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Before(t) })
@@ -51,8 +49,8 @@ func (r *Run) PlanSince(t time.Time) classify.Plan {
 	return classify.PlanRun(&facts)
 }
 
-// judge judges the run, once a generation. Settled: nothing of it is still going on, so
-// that the judgment holds until the next generation.
+// judge judges the run, once a generation. Settled: no part of the run is still going on, so that the judgment holds until
+// the next generation.
 func (r *Run) judge() (j *judgment, settled bool) {
 	generation := r.generation.Load()
 	r.mu.Lock()
@@ -74,35 +72,33 @@ func (r *Run) judge() (j *judgment, settled bool) {
 	return j, settled
 }
 
-// Facts copies what is known of the run and its parts. Settled: nothing of it is still
-// going on.
+// Facts copies the facts of the run and its parts. Settled: no part of the run is still going on.
 func (r *Run) Facts() (run classify.Run, settled bool) { return r.recentFacts(0) }
 
-// recentFacts is Facts with the last parts only, as many as limit says; 0: all.
+// recentFacts is Facts with the last parts only, at most limit of each kind; 0: all.
 func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
 	run, open, inner, settled := r.copyParts(limit)
 	if inner.unrecorded { // the request that made the call may not be kept
-		inner.did = inner.did.Join(unrecordedTool)
+		inner.effects = inner.effects.Join(unrecordedTool)
 	}
 	return r.joinInner(run, open, inner, limit, settled)
 }
 
-// planFacts are the facts for a plan, which names each call: what a tool did that is not recorded
-// is added only if requests are not kept that may show its call.
+// planFacts returns the facts for a plan, which names each call: the effects of an unrecorded tool are added only if the
+// requests that may show its call are not kept.
 func (r *Run) planFacts() classify.Run {
 	run, open, inner, settled := r.copyParts(0)
-	if inner.unrecorded && inner.did.Requests > 0 {
-		inner.did = inner.did.Join(unrecordedTool)
+	if inner.unrecorded && inner.effects.Requests > 0 {
+		inner.effects = inner.effects.Join(unrecordedTool)
 	}
 	run, _ = r.joinInner(run, open, inner, 0, settled)
 	return run
 }
 
-// joinInner adds to the facts of a run what the runs within it did, and the requests that outlive
-// it.
+// joinInner adds to the facts of a run the effects of the runs within it, and the requests that outlive it.
 func (r *Run) joinInner(run classify.Run, open []classify.Request, inner innerRuns, limit int, settled bool) (classify.Run, bool) {
 	ended := run.Ended == classify.Yes
-	run.Inner = inner.did
+	run.Inner = inner.effects
 	for _, w := range inner.runs {
 		e, done := w.effects()
 		run.Inner, settled = run.Inner.Join(e), settled && done
@@ -111,7 +107,7 @@ func (r *Run) joinInner(run classify.Run, open []classify.Request, inner innerRu
 		run.Inner = run.Inner.Join(r.effectsOf(open, run.Tools))
 	}
 	if !ended || limit > 0 {
-		// What is here is all that there is.
+		// The parts so far are all that there are.
 		run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests)
 		run.AnnouncedTools = 0
 		if r.recordsTools() {
@@ -121,9 +117,8 @@ func (r *Run) joinInner(run classify.Run, open []classify.Request, inner innerRu
 	return run, settled
 }
 
-// copyParts copies the run's own facts, with the last parts. Open are the requests that
-// outlive the run: they were announced, and are missing until they end. Settled: no
-// request of the run itself is going on.
+// copyParts copies the run's own facts, with the last parts. Open are the requests that outlive the run: they were
+// announced, and are missing until they end. Settled: no request of the run itself is going on.
 func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, inner innerRuns, settled bool) {
 	now := time.Now()
 	r.mu.Lock()
@@ -155,15 +150,14 @@ func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, i
 	return run, open, inner, len(r.open) == 0
 }
 
-// addForgotten adds to the verdict on the run what it needs of parts that were forgotten:
-// the calls whose outputs did not come back, and, if a later request was answered, the
-// failures of requests among the recovered ones.
+// addForgotten adds the facts of forgotten parts that the verdict on the run needs: calls whose outputs did not come back,
+// and, if a later request was answered, the number of failed requests, which count as recovered.
 func (r *Run) addForgotten(d *classify.Diagnosis, later []classify.Request) {
 	r.mu.Lock()
 	failures, lost := r.inner.failures, slices.Clone(r.past.lost)
 	r.mu.Unlock()
 	if d.Outcome == semconv.RunOutcomeUnset {
-		return // nothing is claimed
+		return // no outcome is claimed
 	}
 	for _, id := range lost {
 		if len(d.MissingOutputs) < classify.MaxIDs && !slices.Contains(d.MissingOutputs, id) {
@@ -179,7 +173,7 @@ func (r *Run) addForgotten(d *classify.Diagnosis, later []classify.Request) {
 	}
 }
 
-// effectsOf returns what requests and tools of the run did. None of them is counted.
+// effectsOf returns the effects of requests and tools of the run, without counts.
 func (r *Run) effectsOf(requests []classify.Request, tools []classify.Tool) classify.Effects {
 	e := r.judgeParts(requests, tools).Effects
 	e.Requests, e.Tools = 0, 0
@@ -195,8 +189,8 @@ func (r *Run) judgeParts(requests []classify.Request, tools []classify.Tool) cla
 	return classify.Judge(&run)
 }
 
-// JudgeRequest judges one request on what has been seen so far, as a part of its run
-// if it has one. It is the zero value if nothing failed.
+// JudgeRequest judges one request on the facts so far, as a part of its run if it has one. It is the zero value if nothing
+// failed.
 func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
 	if !classify.Failed(f) {
 		return classify.Diagnosis{}
@@ -204,8 +198,8 @@ func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
 	return r.JudgeCall([]classify.Request{*f}, false)
 }
 
-// JudgeCall is JudgeRequest for a call of several attempts, in the order of their beginning.
-// What failed is the last one. Partial: there were more of them.
+// JudgeCall is JudgeRequest for a call of several attempts, in the order of their beginning. The last one is judged.
+// Partial: there were more of them.
 func (r *Run) JudgeCall(attempts []classify.Request, partial bool) classify.Diagnosis {
 	if !classify.Failed(&attempts[len(attempts)-1]) {
 		return classify.Diagnosis{}
@@ -220,8 +214,7 @@ func (r *Run) PlanCall(attempts []classify.Request, partial bool) classify.Plan 
 	return classify.PlanCall(&facts, at)
 }
 
-// factsAround returns the facts of the last parts of the run, with these attempts of a call among
-// them, and where they are.
+// factsAround returns the facts of the last parts of the run, with these attempts of a call among them, and their indices.
 func (r *Run) factsAround(attempts []classify.Request, partial bool) (facts classify.Run, at []int) {
 	last := &attempts[len(attempts)-1]
 	since := last.Start

@@ -9,11 +9,10 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// LastRequest has the diagnosis of the model call under its context: what failed is that of the
-// attempt that began last, and a retry is as safe as the least safe attempt. A nil *LastRequest
-// has none. It is safe for concurrent use.
+// LastRequest has the diagnosis of the model call under its context: the failure is that of the attempt that began last,
+// and a retry is as safe as the least safe attempt. A nil *LastRequest has none. It is safe for concurrent use.
 type LastRequest struct {
-	outer *LastRequest // of the context that this one's is below; nil: none
+	outer *LastRequest // the LastRequest of the context around; nil: none
 
 	mu       sync.Mutex
 	run      *Run      // of the last attempt
@@ -27,8 +26,7 @@ type attempt struct {
 	facts classify.Request
 }
 
-// maxAttempts bounds the attempts of one call that are kept. With more of them a retry is not
-// called safe.
+// maxAttempts bounds the attempts of one call that are kept. If there are more, a retry is not called safe.
 const maxAttempts = 32
 
 type lastRequestKey struct{}
@@ -45,9 +43,8 @@ func LastRequestOf(ctx context.Context) *LastRequest {
 	return l
 }
 
-// Diagnosis judges the call on what has been seen by now of its attempts and of their run. It is
-// the zero value, whose retry is not safe, where the last attempt did not fail, is still going
-// on, or was never made.
+// Diagnosis judges the call on the facts of its attempts and of their run so far. It is the zero value, whose retry is not
+// safe, if the last attempt did not fail, is still going on, or was never made.
 func (l *LastRequest) Diagnosis() classify.Diagnosis {
 	run, facts, more := l.soFar()
 	if len(facts) == 0 || facts[len(facts)-1].Open {
@@ -56,8 +53,8 @@ func (l *LastRequest) Diagnosis() classify.Diagnosis {
 	return run.JudgeCall(facts, more)
 }
 
-// Plan returns the plan to go on with the call, on what has been seen by now. It is the zero
-// value where the last attempt is still going on, or was never made.
+// Plan returns the plan to go on with the call, on the facts so far. It is the zero value if the last attempt is still
+// going on, or was never made.
 func (l *LastRequest) Plan() classify.Plan {
 	run, facts, more := l.soFar()
 	if len(facts) == 0 || facts[len(facts)-1].Open {
@@ -66,8 +63,7 @@ func (l *LastRequest) Plan() classify.Plan {
 	return run.PlanCall(facts, more)
 }
 
-// Failed reports whether the last attempt has failed by now. What begins after it is another
-// attempt then.
+// Failed reports whether the last attempt has failed by now. A request that begins after that is another attempt.
 func (l *LastRequest) Failed() bool {
 	last, failed := l.failure()
 	return failed || last.Status >= 400
@@ -92,8 +88,7 @@ func (l *LastRequest) TextShown() bool {
 	return slices.ContainsFunc(facts, func(f classify.Request) bool { return f.Text.N() > 0 })
 }
 
-// soFar returns what is known of the attempts by now, with their run. More: there were others
-// before them.
+// soFar returns the facts of the attempts so far, and their run. More: there were others before them.
 func (l *LastRequest) soFar() (run *Run, facts []classify.Request, more bool) {
 	if l == nil {
 		return nil, nil, false
@@ -107,7 +102,7 @@ func (l *LastRequest) soFar() (run *Run, facts []classify.Request, more bool) {
 	return run, facts, more
 }
 
-// soFar returns what is known of an attempt by now.
+// soFar returns the facts of an attempt so far.
 func (a *attempt) soFar() classify.Request {
 	if a.open == nil {
 		return a.facts

@@ -6,10 +6,10 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// Sizes in memory, in bytes. Those of the SDK's span are measured.
+// Sizes in memory, in bytes. The size of the SDK's span is measured.
 const (
-	// MinBytes is about what an open inferred run takes before its first request has
-	// ended, with its span and the span's attributes.
+	// MinBytes is about the memory of an open inferred run before its first request has ended, with its span and the span's
+	// attributes.
 	MinBytes  = int(unsafe.Sizeof(Run{})) + spanBytes
 	spanBytes = 1300
 
@@ -20,8 +20,8 @@ const (
 	owedBytes    = 120             // a call in one of past's maps, with its id
 )
 
-// Bytes returns about how much memory the run takes until it is over: the run and its span,
-// and the requests and tools that are kept, without the requests that are open.
+// Bytes returns about how much memory the run takes until it is over: the run and its span, and the kept requests and
+// tools, without the open requests.
 func (r *Run) Bytes() int {
 	n := MinBytes + int(r.bytes.Load())
 	if !r.recording {
@@ -30,7 +30,7 @@ func (r *Run) Bytes() int {
 	return n
 }
 
-// measure updates, with mu held, what Bytes returns.
+// measure updates, with mu held, the result of Bytes.
 func (r *Run) measure() {
 	if !r.Inferred {
 		return

@@ -8,28 +8,27 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// RecentParts is how many requests, and how many tools, a verdict on one part of an open
-// run looks at one by one. What it needs of those before is in [past].
+// RecentParts is how many requests, and how many tools, of an open run are in the verdict on one of its parts. For the
+// parts before them, see [past].
 const RecentParts = 64
 
-// past holds what the verdict on a request needs of the parts before the recent ones: for
-// each kind of part that could make the verdict more careful, a few. Each list is one
-// longer than the longest list of ids in a request's history, so that at least one of its
-// parts is not in that history. The run's mu guards it.
+// past holds the older parts that may make the verdict on a request more careful: a few of each kind. Each list is one
+// longer than the longest list of ids in a request's history, so that at least one of its parts is not in that history. The
+// run's mu guards it.
 type past struct {
-	tools    map[string]*Tool               // the last tool that is kept for each call id
+	tools    map[string]*Tool               // the last kept tool of each call id
 	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have changed something, by effect
-	waiting  []*Tool                        // whose output no completed request carried, at most MaxParts
+	waiting  []*Tool                        // tools whose output no completed request carried, at most MaxParts
 	violated []classify.Request             // the first request with each violation of the protocol
 	lost     []string                       // calls whose output had not come back when a part of the run was forgotten
 
-	forgotten int // tools that the run no longer keeps
+	forgotten int // number of tools that the run no longer keeps
 
-	// Calls that no recorded tool executed. If a later request carries the output of such
-	// a call, not all tools are recorded, unless the tools without ids account for it.
-	owed                 map[string]time.Time // whose output no request carries, with the time of the call
+	// Calls that no recorded tool executed. If a later request carries the output of such a call, not all tools are
+	// recorded, unless the tools without ids account for it.
+	owed                 map[string]time.Time // calls whose output no request carries, with the time of the call
 	strays               []stray              // the first calls whose output a request carries
-	strayCalls, nameless int                  // how many such calls there are, and how many tools without ids
+	strayCalls, nameless int                  // the number of such calls, and of tools without ids
 	unnamed              time.Time            // when a response first had, or may have had, calls without ids
 }
 
@@ -70,8 +69,8 @@ func (p *past) forget(t *Tool) {
 	}
 }
 
-// addLost takes the calls that a verdict on the run names for their missing outputs, before
-// the requests that show it may be forgotten.
+// addLost takes the calls that a verdict on the run names for their missing outputs, before the requests that show them may
+// be forgotten.
 func (p *past) addLost(callIDs []string) {
 	for _, id := range callIDs {
 		if len(p.lost) < classify.MaxIDs && !slices.Contains(p.lost, id) {
@@ -80,7 +79,7 @@ func (p *past) addLost(callIDs []string) {
 	}
 }
 
-// requestEnded takes what a request says about those before it, and its own calls.
+// requestEnded takes the history of a request, and its own calls.
 func (p *past) requestEnded(f *classify.Request) {
 	if f.HistoryCalls == nil { // it may have any output
 		for id := range p.owed {
@@ -135,10 +134,10 @@ func (p *past) addStray(id string) {
 	delete(p.owed, id)
 }
 
-// ranUnrecorded reports whether calls ran that no recorded tool accounts for.
+// ranUnrecorded reports whether calls ran without a recorded tool.
 func (p *past) ranUnrecorded() bool { return p.strayCalls > p.nameless }
 
-// unrecordedTool is what a tool does that is not recorded: its effects are not known.
+// unrecordedTool is the unknown effects of a tool that is not recorded.
 var unrecordedTool = func() classify.Effects {
 	e := classify.Judge(&classify.Run{
 		AnnouncedRequests: classify.Counted(0), AnnouncedTools: classify.Counted(1), Tools: []classify.Tool{{}},
@@ -155,8 +154,8 @@ func callsUnnamed(f *classify.Request) bool {
 	return max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(f.CallIDs)
 }
 
-// unexecuted returns a request before f that made a call which is not in f's history, and
-// which no recorded tool executed. It reports false if there is no such request.
+// unexecuted returns a request before f that made a call which is not in f's history, and which no recorded tool executed.
+// It reports false if there is no such request.
 func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	before := func(id string, at time.Time) bool {
 		return !at.After(f.Start) && !slices.Contains(f.HistoryOutputs, id) && !slices.Contains(f.CallIDs, id)
@@ -183,8 +182,8 @@ func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	return classify.Request{}, false
 }
 
-// addTo adds to run, which has only the parts since a time, the older parts that may make
-// the verdict on its request f more careful.
+// addTo adds to run, which has only the parts since a time, the older parts that may make the verdict on its request f more
+// careful.
 func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
 	var older []classify.Tool
 	missing := 0

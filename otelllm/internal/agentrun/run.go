@@ -1,6 +1,5 @@
-// Package agentrun holds what is known of the runs of an agent while they go on: their
-// requests, their tools and the runs within them. It judges them at any moment, by the
-// rules of package classify.
+// Package agentrun holds the facts of an agent's runs while they go on: their requests, their tools and the runs within
+// them. It judges them at any moment, by the rules of package classify.
 package agentrun
 
 import (
@@ -22,47 +21,44 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// MaxParts bounds the requests, and the tools, whose facts a run keeps one by one, and so
-// what a live diagnosis costs. Beyond it the oldest are forgotten, except for what they
-// did.
+// MaxParts bounds the requests, and the tools, whose facts a run keeps one by one, and so the cost of a live diagnosis.
+// Beyond it the oldest are forgotten, except for their effects.
 const MaxParts = 128
 
 // maxInferredParts is MaxParts for inferred runs: a gateway has thousands of them open.
 const maxInferredParts = 32
 
-// Run is one agent turn or run: the parent of its requests and tools. It is safe
-// for concurrent use. The methods of a nil *Run are those of a request or tool outside of
-// any run.
+// Run is one agent turn or run: the parent of its requests and tools. It is safe for concurrent use. A nil *Run stands for
+// no run: its methods serve requests and tools outside of any run.
 type Run struct {
 	Config
-	ctx       context.Context // the caller's; it says who aborted the run
+	ctx       context.Context // the caller's; it tells who aborted the run
 	parent    *Run            // the run that this one began within; nil: none
 	span      trace.Span
-	recording bool   // the span is
+	recording bool   // the span is recorded
 	id        string // span id in hex, or ""
 
-	// begunRequests and begunTools count what began in this run and in the runs within it.
+	// begunRequests and begunTools count the parts that began in this run and in the runs within it.
 	begunRequests, begunTools atomic.Int64
-	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
+	recorded                  atomic.Bool // a tool of the run itself was recorded; tools of the runs within do not count
 	elsewhere                 atomic.Bool // a request of the run is in another trace
 	verdicts                  atomic.Bool // a request of the run has a source whose spans carry verdicts
-	// generation changes with everything that a diagnosis rests on, except for what an
-	// open request reads.
+	// generation changes with every fact that a diagnosis rests on, except for the progress of an open request.
 	generation atomic.Uint64
 	bytes      atomic.Int64 // see Bytes
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts   classify.Run // without its parts
-	parts                // those whose facts are kept
+	parts                // the parts whose facts are kept
 	open    []OpenRequest
 	waiting []*Tool      // ended, and their spans wait for the output's delivery
 	settled *InferredEnd // of an inferred run that has its answer, see Settle
 	inner   innerRuns
 
-	historyBytes int // about what the ids of the requests' histories take
+	historyBytes int // approximate memory of the ids of the requests' histories
 
-	past     past // what a verdict on a part needs of the parts before the recent ones
+	past     past // older parts that may make the verdict on a part more careful
 	judgment *judgment
 }
 
@@ -80,10 +76,10 @@ type Config struct {
 
 // OpenRequest is a request that has begun and whose recording has not ended.
 type OpenRequest interface {
-	// Snapshot returns the facts that the request would end with if its stream were
-	// closed now. It reports false if the protocol's terminal event has not come yet.
+	// Snapshot returns the facts that the request would end with if its stream were closed now. It reports false if the
+	// protocol's terminal event has not come yet.
 	Snapshot(now time.Time) (classify.Request, bool)
-	// SoFar returns the facts of what the request has done by now. It has no end.
+	// SoFar returns the facts of the request so far. It has no end.
 	SoFar() classify.Request
 }
 
@@ -93,7 +89,7 @@ type parts struct {
 	tools    []*Tool            // in the order of their beginning
 }
 
-// judgment is what a run was judged to be, at one generation.
+// judgment is the verdict on a run at one generation.
 type judgment struct {
 	generation uint64
 	diagnosis  classify.Diagnosis
@@ -113,8 +109,7 @@ func With(ctx context.Context, run *Run) context.Context {
 	return context.WithValue(ctx, runKey{}, run)
 }
 
-// Start starts a run and its span, `invoke_agent {agent}`. Requests and tools under the
-// context that it returns belong to the run.
+// Start starts a run and its span, `invoke_agent {agent}`. Requests and tools under the returned context belong to the run.
 func Start(ctx context.Context, c Config) (context.Context, *Run) {
 	run := &Run{Config: c, ctx: ctx, parent: Of(ctx)}
 	run.ToolsRecorded = c.ToolsRecorded || run.parent != nil && run.parent.ToolsRecorded
@@ -122,7 +117,7 @@ func Start(ctx context.Context, c Config) (context.Context, *Run) {
 	return With(ctx, run), run
 }
 
-// start starts the run's span as a child of that in ctx, and makes the run known.
+// start starts the run's span as a child of the span in ctx, and makes the run known.
 func (r *Run) start(ctx context.Context, start time.Time, opts ...trace.SpanStartOption) context.Context {
 	r.Agent = spanfacts.Bound(r.Agent)
 	name := "invoke_agent"
@@ -159,8 +154,7 @@ func (r *Run) Shutdown() {
 	r.end(abort.Shutdown, false)
 }
 
-// End ends the run with the error that it ended on, or nil. Calls after the first do
-// nothing.
+// End ends the run with the error that it ended on, or nil. Calls after the first do nothing.
 func (r *Run) End(err error) { r.end(err, false) }
 
 // EndPanic ends a run that panicked.
@@ -183,8 +177,8 @@ func (r *Run) end(err error, panicked bool) {
 	r.leaveParent()
 }
 
-// settle makes the run's own facts final. It returns them with the tools whose spans
-// wait for that, and whether this is the first end.
+// settle makes the run's own facts final. It returns them with the tools whose spans wait for that, and whether this is the
+// first end.
 func (r *Run) settle(err error, panicked bool, now time.Time) (ended classify.Run, waiting []*Tool, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +218,7 @@ func (r *Run) endSpans(tools []*Tool) {
 	}
 }
 
-// endSpan ends the run's span. The verdict is judged once more, over everything.
+// endSpan ends the run's span. The verdict is judged once more, over all parts.
 func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 	if r.recording {
 		telemetry.Guard(func() {
@@ -249,8 +243,8 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 	telemetry.Guard(func() { r.span.End(trace.WithTimestamp(now)) })
 }
 
-// verdict returns the verdict for the run's span. It is the zero value if none is asked for,
-// or nothing can be said. The Collector cannot judge a run with requests in other traces.
+// verdict returns the verdict for the run's span. It is the zero value if no verdict is wanted or possible. The Collector
+// cannot judge a run with requests in other traces.
 func (r *Run) verdict() classify.Diagnosis {
 	if !r.WritesVerdicts() && !r.elsewhere.Load() {
 		return classify.Diagnosis{}
@@ -258,26 +252,23 @@ func (r *Run) verdict() classify.Diagnosis {
 	return r.Diagnosis()
 }
 
-// recordsTools reports whether every tool that runs is recorded: the author declares it,
-// or one was.
+// recordsTools reports whether every tool that runs is recorded: the author declares it, or one was.
 func (r *Run) recordsTools() bool { return r.ToolsRecorded || r.recorded.Load() }
 
-// changed starts a new generation of the run and of every run around it: something
-// changed that their diagnoses rest on.
+// changed starts a new generation of the run and of every run around it, after a change of a fact that their diagnoses rest
+// on.
 func (r *Run) changed() {
 	for ; r != nil; r = r.parent {
 		r.generation.Add(1)
 	}
 }
 
-// abortIn returns, with mu held, the deliberate end that err reports. It is the zero
-// value if err is a failure.
+// abortIn returns, with mu held, the deliberate end that err reports. It is the zero value if err is a failure.
 //
-// An error that resembles a cancellation proves none: a context below the run's may have been
-// cancelled to clean up after a failure, and err may join that failure. So either the run's own
-// context has ended, or the application declares the abort: in err, or in the cause that ended
-// the part of the run that ended last. (SDKs wrap errors, and http.Client replaces them.) The
-// timeout of an http.Client, which that part ended by, is a deadline if err is nothing else.
+// An error that resembles a cancellation proves none: a context below the run's may have been cancelled to clean up after a
+// failure, and err may join that failure. So either the run's own context has ended, or the application declares the abort:
+// in err, or in the cause that ended the part of the run that ended last. (SDKs wrap errors, and http.Client replaces
+// them.) The timeout of an http.Client which ended that part is a deadline if err is nothing else.
 func (r *Run) abortIn(err error, now time.Time) classify.Abort {
 	if d, ok := abort.InError(err); ok && !d.ByWatchdog() {
 		return d.Abort
@@ -321,7 +312,7 @@ func (r *Run) lastAbort() (a classify.Abort) {
 	return a
 }
 
-// Identify writes onto id which run a request belongs to.
+// Identify writes the run of a request onto id.
 func (r *Run) Identify(id *spanfacts.Identity) {
 	if r != nil {
 		id.RunID, id.RunInferred, id.Agent, id.ConversationID = r.id, r.Inferred, r.Agent, r.ConversationID
@@ -331,17 +322,16 @@ func (r *Run) Identify(id *spanfacts.Identity) {
 // WritesVerdicts reports whether the spans of the run's parts carry the client's verdicts.
 func (r *Run) WritesVerdicts() bool { return r != nil && (r.Verdicts || r.verdicts.Load()) }
 
-// WriteVerdicts makes the spans of the run, and of those around it, carry the client's verdicts
-// from now on: those of a request of the run do.
+// WriteVerdicts makes the spans of the run, and of the runs around it, carry the client's verdicts from now on, as the
+// spans of a request of the run do.
 func (r *Run) WriteVerdicts() {
 	for ; r != nil && !r.verdicts.Load(); r = r.parent {
 		r.verdicts.Store(true)
 	}
 }
 
-// RequestBegan counts a request of the run. HistoryOutputs are the ids of the tool outputs
-// that the request's history holds: they are delivered, so the spans of their tools wait
-// no longer.
+// RequestBegan counts a request of the run. HistoryOutputs are the ids of the tool outputs in the request's history: they
+// are delivered, so the spans of their tools wait no longer.
 func (r *Run) RequestBegan(q OpenRequest, historyOutputs []string) {
 	if r == nil {
 		return
@@ -392,10 +382,9 @@ func (r *Run) RequestEnded(q OpenRequest, f *classify.Request) {
 	r.leaveParent()
 }
 
-// shared returns, with mu held, ids in the memory of those of the request before, if they
-// continue them. Every request has the ids of the whole history, and each id would be kept
-// once for each request otherwise. Only the last request's ids are continued, so no memory
-// is written twice.
+// shared returns, with mu held, ids in the memory of before, the ids of the previous request, if they continue it. Every
+// request has the ids of the whole history, and each id would be kept once for each request otherwise. Only the last
+// request's ids are continued, so no memory is written twice.
 func (r *Run) shared(ids, before []string) []string {
 	if len(ids) == 0 {
 		return ids
@@ -454,8 +443,8 @@ func (r *Run) toolBegan(t *Tool) {
 	r.leaveParent()
 }
 
-// addWaiting keeps a tool whose span stays open until the run ends at the latest. It
-// reports false if the run has ended already.
+// addWaiting keeps a tool whose span stays open until the run ends at the latest. It reports false if the run has ended
+// already.
 func (r *Run) addWaiting(t *Tool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -478,11 +467,11 @@ func (r *Run) removeWaiting(t *Tool) {
 	}
 }
 
-// Kept is what a run keeps in memory.
+// Kept counts the objects that a run keeps in memory.
 type Kept struct {
 	Requests, Tools int // whose facts are kept one by one
 	Waiting         int // tools whose spans wait for the output's delivery
-	Runs            int // that began within the run and are not over
+	Runs            int // runs that began within the run and are not over
 }
 
 // Kept returns how much the run keeps in memory.

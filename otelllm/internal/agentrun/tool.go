@@ -20,17 +20,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// OutputWait bounds how long the span of a tool that has ended waits for its output's
-// delivery. Batches of spans take as long to leave by default.
+// OutputWait bounds how long the span of a tool that has ended waits for its output's delivery. Batches of spans take as
+// long to leave by default.
 const OutputWait = 5 * time.Second
 
-// Tool is one execution of one tool call. It is safe for concurrent use, and a nil
-// *Tool does nothing.
+// Tool is one execution of one tool call. It is safe for concurrent use, and a nil *Tool does nothing.
 type Tool struct {
-	ctx       context.Context // the caller's; it says who aborted the tool
+	ctx       context.Context // the caller's; it tells who aborted the tool
 	run       *Run            // nil: outside of a run
 	span      trace.Span
-	recording bool // the span is
+	recording bool // the span is recorded
 	live      *live.Registry
 	callID    string // in its recorded form
 	begun     time.Time
@@ -41,7 +40,7 @@ type Tool struct {
 	facts     classify.Tool
 	answered  bool // a request that carried the output ran to its end
 	refusable bool // the output was sent, and the server may refuse it yet
-	events    int  // of deliveries
+	events    int  // number of events of deliveries
 	spanEnded bool
 	timer     *time.Timer // while the span waits for the delivery
 }
@@ -51,19 +50,19 @@ type ToolConfig struct {
 	CallID, Name string
 	Effect       semconv.ToolEffect
 
-	// The following apply outside of a run. A tool of a run uses those of the run.
+	// The following apply outside of a run. A tool of a run uses the fields of the run.
 	TracerProvider trace.TracerProvider
 	Live           *live.Registry
 }
 
-// StartTool starts the execution of a tool call and its span, `execute_tool {tool}`. It
-// belongs to the run of ctx, which from then on counts as one that records every tool. The model
-// calls of a tool of a run are no attempts of the call during which it runs.
+// StartTool starts the execution of a tool call and its span, `execute_tool {tool}`. It belongs to the run of ctx, which
+// from then on counts as one that records every tool. The model calls of a tool of a run are no attempts of the call during
+// which it runs.
 func StartTool(ctx context.Context, c ToolConfig) (context.Context, *Tool) {
 	t := &Tool{ctx: ctx, run: Of(ctx), callID: wire.SafeID(c.CallID), live: c.Live}
 	if t.run != nil {
 		t.live, c.TracerProvider = t.run.Live, nil
-		if LastRequestOf(ctx) != nil { // the run knows of what the tool does
+		if LastRequestOf(ctx) != nil { // the run has the effects of the tool
 			ctx = context.WithValue(ctx, lastRequestKey{}, (*LastRequest)(nil))
 		}
 	}
@@ -97,16 +96,16 @@ func (t *Tool) Span() trace.Span { return t.span }
 // Shutdown ends the execution, as aborted by shutdown.
 func (t *Tool) Shutdown() { t.end(abort.Shutdown, false) }
 
-// End ends the execution with what the tool returned. Calls after the first do nothing.
+// End ends the execution with the tool's error, or nil. Calls after the first do nothing.
 //
-// Under a run the span of the tool ends now but leaves later: when its output is
-// delivered, with the end of the run, or after [OutputWait], whichever comes first.
+// Under a run the span of the tool ends now but leaves later: when its output is delivered, with the end of the run, or
+// after [OutputWait], whichever comes first.
 func (t *Tool) End(err error) { t.end(err, false) }
 
 // EndPanic ends the execution of a tool that panicked.
 func (t *Tool) EndPanic() { t.end(nil, true) }
 
-// panicType is the error.type of what ended by a panic.
+// panicType is the error.type of a run or tool that panicked.
 const panicType = "panic"
 
 func (t *Tool) end(err error, panicked bool) {
@@ -136,8 +135,8 @@ func (t *Tool) end(err error, panicked bool) {
 	}
 }
 
-// settle fills in how the execution ended. It reports whether this is its first end,
-// and whether the span has nothing to wait for.
+// settle fills in how the execution ended. It reports whether this is its first end, and whether the span has nothing to
+// wait for.
 func (t *Tool) settle(err error, panicked bool, now time.Time) (first, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,21 +159,20 @@ func (t *Tool) settle(err error, panicked bool, now time.Time) (first, final boo
 	return true, f.Delivery == semconv.OutputDeliverySent && !t.refusable || !t.recording
 }
 
-// RecordOutputSent records that the tool's output, or its error, has
-// reached the model outside of the next request's history.
+// RecordOutputSent records that the tool's output, or its error, has reached the model outside of the next request's
+// history.
 func (t *Tool) RecordOutputSent() {
 	t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent)
 }
 
-// RecordOutputCached records that the tool's output, or its error, has been
-// kept by the application to be sent later: it is not lost, and has not reached the model
-// yet.
+// RecordOutputCached records that the application has kept the tool's output, or its error, to send it later: it is not
+// lost, and has not reached the model yet.
 func (t *Tool) RecordOutputCached() {
 	t.delivered(semconv.OutputDeliveryCached, "", "")
 }
 
-// RecordOutputFailure records that sending the tool's output outside of the next request's
-// history failed. It never replaces the tool's own error.
+// RecordOutputFailure records that sending the tool's output outside of the next request's history failed. It never
+// replaces the tool's own error.
 func (t *Tool) RecordOutputFailure(err error) {
 	errorType := "_OTHER"
 	if err != nil {
@@ -183,8 +181,8 @@ func (t *Tool) RecordOutputFailure(err error) {
 	t.delivered(semconv.OutputDeliveryFailed, errorType, semconv.EventToolOutputFailed)
 }
 
-// OutputWritten is [Tool.RecordOutputSent] for an output that the server may still refuse:
-// one of OutputAccepted and OutputRefused may follow.
+// OutputWritten is [Tool.RecordOutputSent] for an output that the server may still refuse: one of OutputAccepted and
+// OutputRefused may follow.
 func (t *Tool) OutputWritten() {
 	if t == nil {
 		return
@@ -197,8 +195,7 @@ func (t *Tool) OutputWritten() {
 	t.RecordOutputSent()
 }
 
-// OutputAccepted records that the server cannot refuse any more what OutputWritten
-// recorded.
+// OutputAccepted records that the server cannot refuse the output of OutputWritten any more.
 func (t *Tool) OutputAccepted() {
 	if t == nil {
 		return
@@ -212,8 +209,7 @@ func (t *Tool) OutputAccepted() {
 	}
 }
 
-// OutputRefused is [Tool.RecordOutputFailure] for an output that OutputWritten recorded and
-// that the server refused.
+// OutputRefused is [Tool.RecordOutputFailure] for an output that OutputWritten recorded and that the server refused.
 func (t *Tool) OutputRefused(err error) {
 	if t == nil {
 		return
@@ -227,8 +223,7 @@ func (t *Tool) OutputRefused(err error) {
 	t.RecordOutputFailure(err)
 }
 
-// maxDeliveries bounds the events of one tool's deliveries: an application may retry
-// without end.
+// maxDeliveries bounds the events of one tool's deliveries: an application may retry without end.
 const maxDeliveries = 8
 
 func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
@@ -250,9 +245,8 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 	}
 }
 
-// deliver takes the result of a delivery. It reports whether that is new, because the
-// output had not arrived before; whether the span has ended without the event; and whether
-// the span has nothing to wait for any more.
+// deliver takes the result of a delivery. It reports whether the result is new, because the output had not arrived before;
+// whether the span has ended without the event; and whether the span has nothing to wait for any more.
 //
 // A failed attempt stays among the facts when a later one succeeds.
 func (t *Tool) deliver(d semconv.OutputDelivery, errorType, event string, now time.Time) (isNew, late, done bool) {
@@ -260,7 +254,7 @@ func (t *Tool) deliver(d semconv.OutputDelivery, errorType, event string, now ti
 	defer t.mu.Unlock()
 	f := &t.facts
 	if f.Delivery == semconv.OutputDeliverySent {
-		return false, false, false // what has arrived cannot be lost any more
+		return false, false, false // an output that has arrived cannot be lost any more
 	}
 	f.Delivery = d
 	if errorType != "" {
@@ -292,20 +286,19 @@ func (t *Tool) releaseSpan() {
 	}
 }
 
-// endWaiting ends a span that waits. Only then the run forgets it, so that the end of the
-// run finds it until it has left.
+// endWaiting ends a span that waits. The run forgets the tool after that, so that the end of the run finds each span that
+// has not left.
 func (t *Tool) endWaiting() {
 	t.endSpan()
 	t.run.removeWaiting(t)
 }
 
-// endSpan ends the span, once, with what is known by then. The span has ended when endSpan
-// returns, whichever caller ended it.
+// endSpan ends the span, once, with the facts so far. The span has ended when endSpan returns, whichever caller ended it.
 func (t *Tool) endSpan() {
 	defer telemetry.Recover()
 	var verdict classify.Diagnosis
 	if t.run.WritesVerdicts() {
-		f := t.Facts() // before the lock: judging the run looks at all its tools
+		f := t.Facts() // before the lock: judging the run reads all its tools
 		telemetry.Guard(func() { verdict = t.run.JudgeTool(&f) })
 	}
 	t.endSpanWith(&verdict)
@@ -334,7 +327,7 @@ func (t *Tool) endSpanWith(verdict *classify.Diagnosis) {
 	t.span.End(trace.WithTimestamp(t.facts.End))
 }
 
-// Facts returns what is known of the tool so far.
+// Facts returns the facts of the tool so far.
 func (t *Tool) Facts() classify.Tool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -354,8 +347,8 @@ func (t *Tool) isAnswered() bool {
 	return t.answered
 }
 
-// recordLateDelivery records a delivery that came after the tool's span had ended, as an
-// event of the run's span, which is still open.
+// recordLateDelivery records a delivery after the end of the tool's span, as an event of the run's span, which is still
+// open.
 func (r *Run) recordLateDelivery(callID, event, errorType string, now time.Time) {
 	if r == nil || !r.recording {
 		return

@@ -14,19 +14,18 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Errors that say why a tool did not run, or what it did not do.
+// Errors that say why a tool did not run, or had no effect.
 var (
 	// ErrRejected says that a person or a policy refused the call.
 	ErrRejected = errors.New("otelllm: tool call rejected")
-	// ErrInvalidInput says that the model's input is not what the tool takes.
+	// ErrInvalidInput says that the tool does not accept the model's input.
 	ErrInvalidInput = errors.New("otelllm: invalid tool input")
-	// ErrBeforeEffect says that the tool failed before it had any effect. It covers what
-	// wraps it: if an error joins several, each of them needs its own.
+	// ErrBeforeEffect says that the tool failed before it had any effect. It covers the errors that wrap it: if an error
+	// joins several, each of them needs its own.
 	ErrBeforeEffect = errors.New("otelllm: failed before any effect")
 )
 
-// toolResult fills in how a tool ended, given its error and the context that it was started
-// with.
+// toolResult fills in how a tool ended, given its error and the context that it was started with.
 func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time) { //nolint:revive // t is what is filled in
 	if err == nil {
 		t.Outcome = semconv.ToolOutcomeSucceeded
@@ -49,7 +48,7 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 			t.Abort = a
 		}
 	case ctx.Err() == nil && netcause.Is(err, context.Canceled) && !allOf(err, context.Canceled):
-		t.Outcome = semconv.ToolOutcomeFailed // by what the cancellation of a context below is joined to
+		t.Outcome = semconv.ToolOutcomeFailed // by the error that is joined to the cancellation of a context below
 	case netcause.Is(err, context.Canceled), netcause.Cancelled(ctx, err, now):
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, abort.OrUnknown(abort.Of(ctx, now)), ""
 	default:
@@ -62,15 +61,14 @@ func deadlineCause(ctx context.Context, err error) bool {
 	return netcause.Is(ctx.Err(), context.DeadlineExceeded) && netcause.Holds(err, context.Cause(ctx))
 }
 
-// maxErrors bounds how many errors of a tree are looked at.
+// maxErrors bounds how many errors of a tree are visited.
 const maxErrors = 256
 
-// allOf reports whether err, and every error that it joins, is one of targets. Such an
-// error says that nothing was changed, which is not known if it is joined to another
-// failure.
+// allOf reports whether err, and every error that it joins, is one of targets. Such an error says that nothing was changed,
+// which is not known if it is joined to another failure.
 func allOf(err error, targets ...error) (yes bool) {
 	defer func() {
-		if recover() != nil { // a method of the application's errors
+		if recover() != nil { // a method of the application's errors panicked
 			yes = false
 		}
 	}()
@@ -94,8 +92,8 @@ func covered(err error, targets []error, left *int) bool {
 		return covered(e.Unwrap(), targets, left)
 	case interface{ Unwrap() []error }:
 		joined := e.Unwrap()
-		// fmt.Errorf describes one failure by several errors. Only ErrBeforeEffect has
-		// to cover all of them: ErrInvalidInput beside the parser's error is the usual form.
+		// fmt.Errorf describes one failure by several errors. Only ErrBeforeEffect has to cover all of them:
+		// ErrInvalidInput beside the parser's error is the usual form.
 		if describes(err) && targets[0] != ErrBeforeEffect { //nolint:errorlint // likewise
 			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
 		}

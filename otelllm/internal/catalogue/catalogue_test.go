@@ -75,25 +75,28 @@ func TestFindPhrases(t *testing.T) {
 // TestLongPeriod: the words that mean a limit of a long period, and those that do not.
 func TestLongPeriod(t *testing.T) {
 	for text, want := range map[string]bool{
-		"monthly usage limit reached":                          true,
-		"limit of 50 messages per day":                         true,
-		"you've hit your 5-hour limit":                         true,
-		"Token Plan usage limit reached":                       true,
-		"key is over its hard billing limit":                   true,
-		"已达到 5 小时的使用上限":                                        true,
-		"本周用量已达上限":                                             true,
-		"you have used all of today's requests":                true,
-		"we have many requests this week":                      false, // nothing says that there is no more
-		"rate limit of 60 requests per minute":                 false,
-		"60 requests per minute exceeded; daily limit 1000":    false, // the first period decides
-		"daily limit of 1000 exceeded, 60 requests per minute": true,
-		"concurrent session limit reached":                     false,
-		"upgrade your plan for a higher rate limit":            false,
-		"the quota is used. See you in 2 days":                 false, // another sentence
-		"quota " + strings.Repeat("x", 100) + " per day":       false, // too far
-		"每分钟请求次数超过限制":                                          false,
-		"mondaily limits, daylimit, 5hlimit":                   false, // not words
-		"you have used your plan usage ":                       false, // nothing follows
+		"monthly usage limit reached":                           true,
+		"limit of 50 messages per day":                          true,
+		"limited to 1000 API calls / month":                     true,
+		"limited to 20 API calls / minute":                      false,
+		"limited to 20 API calls / min, 1000 API calls / month": false,
+		"you've hit your 5-hour limit":                          true,
+		"Token Plan usage limit reached":                        true,
+		"key is over its hard billing limit":                    true,
+		"已达到 5 小时的使用上限":                                         true,
+		"本周用量已达上限":                                              true,
+		"you have used all of today's requests":                 true,
+		"we have many requests this week":                       false, // nothing says that there is no more
+		"rate limit of 60 requests per minute":                  false,
+		"60 requests per minute exceeded; daily limit 1000":     false, // the first period decides
+		"daily limit of 1000 exceeded, 60 requests per minute":  true,
+		"concurrent session limit reached":                      false,
+		"upgrade your plan for a higher rate limit":             false,
+		"the quota is used. See you in 2 days":                  false, // another sentence
+		"quota " + strings.Repeat("x", 100) + " per day":        false, // too far
+		"每分钟请求次数超过限制":                                           false,
+		"mondaily limits, daylimit, 5hlimit":                    false, // not words
+		"you have used your plan usage ":                        false, // nothing follows
 	} {
 		assert.Equal(t, want, slices.Contains(FindPhrases(nil, []byte(text)), LongPeriod), text)
 	}

@@ -65,6 +65,7 @@ var (
 		"x-kong-response-latency",
 		"x-azure-externalerror",
 		"x-azure-internalerror",
+		"ngrok-error-code",
 	}
 	ownWords = [...]string{
 		"upstream connect error or disconnect/reset before headers",
@@ -82,6 +83,7 @@ var (
 		"token limit is exceeded. try again in ",
 		"out of call volume quota",
 		"access denied due to missing subscription key",
+		"\"aigatewayerror\"",
 		"an error occurred with your deployment",
 		"no available server",
 	}

@@ -46,6 +46,7 @@ func TestIntermediary(t *testing.T) {
 		{"an application on Vercel", 500, map[string]string{"Server": "Vercel", "X-Vercel-Id": "x"}, `{"message":"x"}`, false},
 		{"Kong", 429, map[string]string{"Server": "kong/3.4"}, `{"message":"API rate limit exceeded"}`, true},
 		{"Kong, renamed", 401, map[string]string{"X-Kong-Response-Latency": "1"}, `{"message":"No API key found in request"}`, true},
+		{"ngrok, its tunnel is down", 404, map[string]string{"Ngrok-Error-Code": "ERR_NGROK_3200"}, "The endpoint is offline.\n\nERR_NGROK_3200", true},
 		{"Kong, passed on", 429, map[string]string{"Via": "1.1 kong/3.4", "X-Kong-Upstream-Latency": "1"}, `{"message":"API rate limit exceeded"}`, false},
 		{"Kong, a bad answer", 502, nil, `{"message":"An invalid response was received from the upstream server","request_id":"x"}`, true},
 		{"API Gateway", 429, map[string]string{"X-Amz-Apigw-Id": "x", "X-Amzn-Errortype": "TooManyRequestsException"}, `{"message":"Too Many Requests"}`, true},

@@ -46,7 +46,7 @@ func namesAgent(req *http.Request) bool {
 
 // checkingClients are the beginnings of the products in a User-Agent whose clients execute no call
 // with half an input: the SDKs for Go give the input as it is, the AI SDK and the agents check or
-// report it. Played with a clean end within the input (examples/e2e/agents, end_tool_input).
+// report it. Played with a clean end within the input (test/e2e/agents, end_tool_input).
 var checkingClients = [...]string{
 	"OpenAI/Go", "Anthropic/Go", "gl-go/", "aws-sdk-go-v2/", "Go-http-client/",
 	"ai-sdk/", "opencode/", "codex_", "codex-", "claude-cli/",

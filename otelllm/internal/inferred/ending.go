@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// ending is a run that is to be ended, when mu is free.
+// ending is a run that has to be ended when mu is free.
 type ending struct {
 	run *run
 	how agentrun.InferredEnd
@@ -36,7 +36,7 @@ func (r *Runs) endings(over []kinship.Ended) (list []ending) {
 			at = time.Now()
 		}
 		if by == semconv.RunEndFailure && o.last.facts == nil {
-			by = semconv.RunEndUnclear // it is not known how the request ended
+			by = semconv.RunEndUnclear // no failure of the request was recorded
 		}
 		list = append(list, ending{o, agentrun.InferredEnd{
 			At: at, By: by, Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
@@ -45,7 +45,7 @@ func (r *Runs) endings(over []kinship.Ended) (list []ending) {
 	return list
 }
 
-// end ends runs. One that has not started yet never does.
+// end ends runs. A run that has not started yet never does.
 func end(list []ending) {
 	for _, e := range list {
 		e.run.start.Do(func() {})
@@ -58,9 +58,8 @@ func end(list []ending) {
 // maxTimer bounds how far ahead a timer is set.
 const maxTimer = time.Minute
 
-// schedule sets a timer, with mu held, to the time at which the next run is over unless
-// something happens. No timer is stopped or reset, since that is a fatal error for one that
-// was set in another bubble of testing/synctest. One that fires too early changes nothing.
+// schedule sets a timer, with mu held, to the next deadline of a run. It never stops or resets a timer: that is a fatal
+// error for a timer of another testing/synctest bubble. A timer that fires too early changes nothing.
 func (r *Runs) schedule() {
 	at, ok := r.tracker.Deadline()
 	if !ok {
@@ -92,8 +91,7 @@ func (r *Runs) expire(timer time.Time) {
 	end(ended)
 }
 
-// EndWaiting ends the runs that wait for their next request, as if they had waited for long
-// enough.
+// EndWaiting ends the runs that wait for their next request, as if they had waited for long enough.
 func (r *Runs) EndWaiting() {
 	defer telemetry.Recover()
 	end(r.endWaiting())
@@ -115,8 +113,7 @@ func (r *Runs) endWaiting() []ending {
 	}
 }
 
-// Shutdown ends all runs and forgets all requests. Requests that begin later begin new
-// runs.
+// Shutdown ends all runs and forgets all requests. Requests that begin later begin new runs.
 func (r *Runs) Shutdown() {
 	defer telemetry.Recover()
 	end(r.shutdown())

@@ -1,5 +1,5 @@
-// Package inferred keeps the runs of agents that declare none. It opens and ends their
-// spans by what package kinship finds out, and records the tools that requests show.
+// Package inferred keeps the runs of agents that declare none. It opens and ends their spans by the findings of package
+// kinship, and records the tools that requests show.
 package inferred
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Runs are the inferred runs of one Instrumentation. The zero value has none, and the
-// default bounds. It is safe for concurrent use.
+// Runs are the inferred runs of one Instrumentation. The zero value has none, and the default bounds. It is safe for
+// concurrent use.
 type Runs struct {
 	known atomic.Bool // a recorded run has begun
 
@@ -33,12 +33,11 @@ type Runs struct {
 	agents  map[string]struct{} // the names that runs have, see maxAgents
 }
 
-// maxAgents bounds the different names of agents, which are names of spans: they come from
-// user agents, and behind a gateway anyone may send any.
+// maxAgents bounds the different names of agents, which are names of spans: they come from user agents, and behind a
+// gateway anyone may send any.
 const maxAgents = 64
 
-// agentName returns the name of a run's agent: [unknownAgent] for one that is new when there
-// are enough.
+// agentName returns the name of a run's agent: [unknownAgent] for a new name beyond maxAgents.
 func (r *Runs) agentName(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,9 +56,9 @@ func (r *Runs) agentName(name string) string {
 
 // run is an inferred run, as the Data of a [kinship.Run].
 type run struct {
-	start sync.Once // of the run itself; it calls what the application has registered
+	start sync.Once // of the run itself; it calls code that the application has registered
 
-	// The following is set by start.
+	// start sets the following fields.
 	*agentrun.Run                   // nil: it was over before it could start
 	parent        trace.SpanContext // of its span
 
@@ -69,9 +68,9 @@ type run struct {
 	last    lastRequest
 }
 
-// lastRequest is what is known of the newest request of a run, once it has ended.
+// lastRequest is the end of the newest request of a run.
 type lastRequest struct {
-	end       time.Time         // when the last of all requests ended
+	end       time.Time         // end of the last request to end
 	facts     *classify.Request // nil: it did not fail, or it was not recorded
 	errorType string
 }
@@ -88,14 +87,14 @@ const (
 	runBytes          = int(unsafe.Sizeof(run{}) + unsafe.Sizeof(classify.Request{})) // with the facts of its last request
 )
 
-// begun is a request that was added, with what it shows of the calls before it.
+// begun is a request that was added, with the calls before it that it shows.
 type begun struct {
 	*kinship.Request
 
 	calls    []kinship.Observed
 	madeUp   []kinship.Call
 	previous kinship.Previous
-	from     time.Time // when the answer with the calls ended; zero: it is still being read
+	from     time.Time // end of the answer with the calls; zero: it is still being read
 }
 
 // add adds a request to the tracker.
@@ -117,8 +116,7 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 	switch {
 	case ok:
 		if q.run != nil {
-			// Another request of the run has been added while this one, as the first of
-			// all, opened one.
+			// Another request of the run has been added while this one, as the first of all, opened one.
 			over = append(over, ending{q.run, agentrun.InferredEnd{At: now, By: semconv.RunEndUnclear}})
 		}
 		q.run = known
@@ -144,9 +142,8 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 	return b, over
 }
 
-// observed returns the executions that a request shows. A call without an output is not one.
-// If the output never comes, the histories on the requests' spans show that. Outputs that the
-// agent made up are shown as interruptions.
+// observed returns the executions that a request shows. A call without an output is none. If the output never comes, the
+// histories on the requests' spans show that. Outputs that the agent made up are shown as interruptions.
 func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 	from := b.from
 	if from.IsZero() {

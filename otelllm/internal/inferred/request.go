@@ -37,15 +37,13 @@ func (q *Request) Run() *agentrun.Run {
 	return q.run.Run
 }
 
-// Recorded reports whether the run is recorded and goes on. Otherwise the request has to be
-// dropped.
+// Recorded reports whether the run is recorded and goes on. Otherwise the request has to be dropped.
 func (q *Request) Recorded() bool {
 	return q != nil && q.run.Run != nil && q.run.Recording() && !q.run.Over()
 }
 
-// Context returns the context to start the request's span with: it is a child of the run's
-// span, unless the run has ended, or the caller has a span of its own and it is not the one
-// that the run's span is a child of. Ctx is the caller's.
+// Context returns the context for starting the request's span. The span becomes a child of the run's, unless the run has
+// ended, or the caller has a span other than the parent of the run's span. Ctx is the caller's.
 func (q *Request) Context(ctx context.Context) context.Context {
 	if q == nil || q.run.Run == nil || q.run.Over() {
 		return ctx
@@ -57,7 +55,7 @@ func (q *Request) Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, q.run.Span())
 }
 
-// Follow takes the request once it has begun, to see how far it has come.
+// Follow takes the request once it has begun, to observe its progress.
 func (q *Request) Follow(open agentrun.OpenRequest) {
 	if q != nil {
 		q.live.Store(&open)
@@ -99,9 +97,8 @@ func (q *Request) Ended(f *spanfacts.Request, calls []wire.Call) {
 	q.end(f.End, answer, last)
 }
 
-// Drop ends a request that is not recorded. What comes of it is not known: the next request
-// may repeat it or have the outputs of its calls. So the requests of a run that is not
-// sampled stay in it, and none of them begins one that is.
+// Drop ends a request that is not recorded. Its outcome stays unknown: the next request may repeat it or have the outputs
+// of its calls. So the requests of a run that is not sampled stay in that run, and none of them begins a sampled one.
 func (q *Request) Drop(now time.Time) {
 	if q != nil && q.kin != nil {
 		q.end(now, kinship.Answer{Result: kinship.Unobserved}, lastRequest{end: now})
@@ -113,8 +110,7 @@ func (q *Request) end(now time.Time, answer kinship.Answer, last lastRequest) {
 	end(r.endRequest(now, q, answer, last))
 }
 
-// endRequest returns the runs that are over by the end of q. It returns none after the
-// first call.
+// endRequest returns the runs that are over by the end of q. It returns none after the first call.
 func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last lastRequest) []ending {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,10 +28,9 @@ type Source struct {
 	Run    agentrun.Config // of the runs, without the agent and the conversation
 }
 
-// Infers reports whether the requests under ctx belong to inferred runs: unless another
-// instrumentation's run is right above them, or their parent is not sampled. Then they will
-// hardly be, and reading their bodies would be in vain. Their caller knows whether they
-// belong to a declared run. A nil *Source infers none.
+// Infers reports whether the requests under ctx belong to inferred runs. They do not if the span right above is another
+// instrumentation's run. They do not either if their parent is not sampled: they will hardly be sampled then, and reading
+// their bodies would be in vain. The caller knows whether they belong to a declared run. A nil *Source infers none.
 func (s *Source) Infers(ctx context.Context) bool {
 	if s == nil {
 		return false
@@ -43,8 +42,8 @@ func (s *Source) Infers(ctx context.Context) bool {
 	return !isRun(span)
 }
 
-// isRun reports whether a span of this process is that of an agent's run, in the words of
-// the GenAI conventions, OpenInference or OpenLLMetry.
+// isRun reports whether a span of this process is the span of an agent's run, in the words of the GenAI conventions,
+// OpenInference or OpenLLMetry.
 func isRun(span trace.Span) bool {
 	s, ok := span.(interface{ Attributes() []attribute.KeyValue })
 	if !ok || !span.IsRecording() {
@@ -63,15 +62,13 @@ func isRun(span trace.Span) bool {
 	return false
 }
 
-// Begin finds the run that a request with these headers belongs to, or opens one. Body
-// calls read with the request's body, if it can be read; it is not called if no run is
-// known and a new one would not be recorded: a process that records nothing pays nothing. Ctx is the caller's: the span of
-// a new run is a child of that in ctx.
+// Begin finds the run of a request with these headers, or opens one. Body calls read with the request's body, if it can be
+// read. It is not called if no run is known and a new one would not be recorded: a process that records nothing pays
+// nothing. Ctx is the caller's: the span of a new run is a child of the span in ctx.
 //
-// So a run may begin in its middle: where the sampler left out a request that came before
-// all that is known, as after the start of a process. That tools ran before it then shows in
-// its history alone. Later, what belongs to a run that is not recorded is not recorded
-// either, as far as kinship finds it.
+// So a run may begin in its middle, if the sampler left out a request before the first known one, as after the start of a
+// process. Then its history alone shows that tools ran before. Later requests of an unrecorded run are not recorded either,
+// as far as kinship finds them.
 func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func(read func([]byte))) *Request {
 	return s.BeginWith(ctx, now, ReadHeaders(h), func(t *wire.Transcript) (ok bool) {
 		body(func(b []byte) { ok = t.Read(b) })
@@ -79,9 +76,8 @@ func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body f
 	})
 }
 
-// BeginLater is Begin for a request whose body is read as it is sent: call what it returns
-// with the body. The headers are read at once. By then they may belong to the caller again,
-// who may change them.
+// BeginLater is Begin for a request whose body is read as it is sent: call the returned function with the body. The headers
+// are read at once, as the caller may change them later.
 func (s *Source) BeginLater(ctx context.Context, now time.Time, h http.Header) func(body []byte) *Request {
 	c := ReadHeaders(h)
 	return func(body []byte) *Request {
@@ -89,8 +85,8 @@ func (s *Source) BeginLater(ctx context.Context, now time.Time, h http.Header) f
 	}
 }
 
-// BeginWith is Begin for a client whose headers have been read. Read reads the transcript of
-// the request, as [wire.Transcript.Read] does.
+// BeginWith is Begin for a client whose headers have been read. Read reads the transcript of the request, as
+// [wire.Transcript.Read] does.
 func (s *Source) BeginWith(ctx context.Context, now time.Time, c Client, read func(*wire.Transcript) bool) *Request {
 	r := s.Runs
 	q := &Request{runs: r}
@@ -138,8 +134,8 @@ func (s *Source) BeginWith(ctx context.Context, now time.Time, c Client, read fu
 
 var providerSeed = maphash.MakeSeed()
 
-// recordedBy returns a hash of the provider of a run's span. Spans of two providers do not
-// belong to one run: a trace would have a part of it.
+// recordedBy returns a hash of the provider of a run's span. Spans of two providers do not belong to one run: each trace
+// would have only a part of the run.
 func recordedBy(ctx context.Context, given trace.TracerProvider) uint64 {
 	p := telemetry.Provider(ctx, given)
 	if !reflect.ValueOf(p).Comparable() {

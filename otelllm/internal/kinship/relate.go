@@ -6,30 +6,29 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// relate finds what r is to the earlier requests, and returns what the one before it had.
+// relate finds the relation of r to the earlier requests, and returns the counts of the history of the one before it.
 //
-// A reading is an earlier request that r may continue or repeat. Only if there is one
-// reading, r is related to it. Where there are several, the runs of all of them become
-// unclear: one of them goes on, and it is not known which.
+// A reading is an earlier request that r may continue or repeat. Only if there is one reading, r is related to it. If there
+// are several, their runs all become unclear: any of them may be the one that goes on.
 func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.TranscriptCount {
 	t.found = t.found[:0]
 	if tr.Resumed != 0 {
 		t.resume(r, tr)
 		return wire.TranscriptCount{}
 	}
-	if again := t.inFull(r, tr, session); again != nil {
+	if again := t.findFullRepeat(r, tr, session); again != nil {
 		r.Relation, r.Before = Again, again
 		return tr.Total
 	}
 	t.readings(r, tr)
 	if len(t.found) == 0 {
-		t.byOutputs(r, tr)
+		t.findByOutputs(r, tr)
 	}
 	if !slices.ContainsFunc(t.found, func(f reading) bool { return f.relation.Joins() }) {
-		t.byWords(r, tr, session)
+		t.findByWords(r, tr, session)
 	}
 	if len(t.found) == 0 {
-		t.bySummary(r, tr, session)
+		t.findBySummary(r, tr, session)
 	}
 	t.preferOwnCalls(tr)
 	t.preferWaiting(r)
@@ -45,7 +44,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	}
 	before, run, from := found[0].request, found[0].request.Run, found[0].from
 	if run.over && from == tr.Total {
-		return wire.TranscriptCount{} // the same words again after a while: that may be anyone
+		return wire.TranscriptCount{} // the same words again after a while may be anyone's
 	}
 	r.Relation, r.Before = found[0].relation, before
 	switch {
@@ -63,7 +62,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.T
 	case r.Relation.Joins() && run.over:
 		r.Relation = Next // it came too late
 	case r.Relation == Again && before.continued:
-		r.Before = run.last // the attempts since then differ in what they have of the answer
+		r.Before = run.last // the attempts since then have different parts of the answer
 	}
 	return from
 }
@@ -79,17 +78,17 @@ func (r *Request) failedAfter(before *Request) bool {
 	return false
 }
 
-// preferOwnCalls leaves out the readings of requests that were not recorded, if r has a call
-// that another request alone has made.
+// preferOwnCalls leaves out the readings of requests that were not recorded, if r has a call that another request alone has
+// made.
 func (t *Tracker) preferOwnCalls(tr *wire.Transcript) {
 	if len(t.found) > 1 && slices.ContainsFunc(t.found, func(f reading) bool { return t.ownCallFollows(f.request, tr, f.from) }) {
 		t.found = slices.DeleteFunc(t.found, func(f reading) bool { return f.request.answer.Result == Unobserved })
 	}
 }
 
-// preferWaiting leaves out the readings of runs that are over or only wait for a repetition, if the client of r is known to be
-// the same, and one other run waits for the outputs that r has. An agent that does a task again,
-// under a model that gives the same ids to its calls each time, sends the same histories.
+// preferWaiting prefers a run that waits for the outputs in r, if the client of r is known to be the same and all other
+// readings are of runs that are over or only wait for a repetition. An agent that does a task again, under a model that
+// gives the same ids to its calls each time, sends the same histories.
 func (t *Tracker) preferWaiting(r *Request) {
 	if len(t.found) < 2 || !r.known {
 		return
@@ -108,9 +107,8 @@ func (t *Tracker) preferWaiting(r *Request) {
 	t.found = append(t.found[:0], one)
 }
 
-// isFailedStepOf reports whether r is the step that continues before, or a further attempt
-// of that, and has failed. Relations that join are not enough: while r is open, its client
-// may still wait for it.
+// isFailedStepOf reports whether r is the step that continues before, or a further attempt of that step, and has failed.
+// Relations that join are not enough: while r is open, its client may still wait for it.
 func (r *Request) isFailedStepOf(before *Request) bool {
 	if r == nil {
 		return false
@@ -124,16 +122,15 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 	return r.Relation == Step && r.Before == before
 }
 
-// resume relates r to the request whose stream it goes on with, if that is known and has
-// ended. The id of the response says so, whatever else the client sends: without a body, r
-// has nothing of what requests that are kin have in common. It is one attempt with what came
-// before, so what continues that continues r. It is the next request if the run is over: the
-// answer was that the response is queued, or r came too late.
+// resume relates r to the request whose stream it goes on with, if that request is known and has ended. The id of the
+// response is the only proof: without a body, r has nothing in common with requests that are kin. Both are one attempt, so
+// a continuation of the earlier one continues r. It is the next request if the run is over: the answer was that the
+// response is queued, or r came too late.
 //
-// A response that has been read to its end, or that the conversation continues already, is
-// only read once more, maybe by another program. That is no part of the run.
+// A response that has been read to its end, or that the conversation continues already, is only read once more, maybe by
+// another program. That is no part of the run.
 func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
-	p := t.byID(tr.Resumed)
+	p := t.requestByID(tr.Resumed)
 	switch {
 	case p == nil || !wire.RandomID(p.answer.ResponseID):
 		return
@@ -149,10 +146,9 @@ func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
 	r.kin, r.end, r.opening, r.tools, r.tail, r.trace, r.session = p.kin, p.end, p.opening, p.tools, p.tail, p.trace, p.session
 }
 
-// inFull finds the request that r repeats with the whole history, where the other one named
-// an earlier response that the server has lost since then. It returns nil if there is no such
-// request, or more than one.
-func (t *Tracker) inFull(r *Request, tr *wire.Transcript, session uint64) (found *Request) {
+// findFullRepeat finds the request that r repeats with the whole history, if the earlier one named a response that the server has
+// lost since then. It returns nil if there is no such request, or more than one.
+func (t *Tracker) findFullRepeat(r *Request, tr *wire.Transcript, session uint64) (found *Request) {
 	c := t.sessions[session]
 	if session == 0 || c == nil || tr.Previous != 0 || tr.Tail == 0 || tr.Total.Answers == 0 {
 		return nil
@@ -169,10 +165,10 @@ func (t *Tracker) inFull(r *Request, tr *wire.Transcript, session uint64) (found
 	return found
 }
 
-// hasHistoryOf reports whether a whole history is that of q, which named an earlier response.
-// Agents of one session say the same things ("go on"), so what is new in q proves nothing.
-// Turn by turn, the history has to have what the requests before q sent: back to the one that
-// had the whole history, or as far as they are known if one of their calls is in the history.
+// hasHistoryOf reports whether a whole history includes the history of q, which named an earlier response. Agents of one
+// session say the same things ("go on"), so the new messages in q prove nothing. Turn by turn, the history must have the
+// messages of the requests before q: back to the one that had the whole history, or as far as they are known if one of
+// their calls is in the history.
 func (t *Tracker) hasHistoryOf(tr *wire.Transcript, q *Request) bool {
 	tail, proved := tr.Tail, false
 	for answers := tr.Total.Answers - 1; ; answers-- {
@@ -208,18 +204,17 @@ func pointAfter(tr *wire.Transcript, answers int) (wire.TranscriptPoint, bool) {
 	}
 }
 
-// reading is an earlier request, and what a later one would be to it.
+// reading is an earlier request, and the relation of a later one to it.
 type reading struct {
 	request  *Request
 	relation Relation
-	from     wire.TranscriptCount // what the earlier request had
+	from     wire.TranscriptCount // the history of the earlier request
 }
 
-// readings finds the earlier requests that r may repeat, and those with the longest history
-// that it may continue.
+// readings finds the earlier requests that r may repeat, and the requests with the longest history that r may continue.
 func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 	if tr.Previous != 0 {
-		if p := t.byID(tr.Previous); p != nil && p.kin == r.kin {
+		if p := t.requestByID(tr.Previous); p != nil && p.kin == r.kin {
 			a := p.soFar()
 			t.add(reading{p, a.relationOf(tr, wire.TranscriptCount{}), wire.TranscriptCount{}})
 		}
@@ -251,8 +246,8 @@ func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 	}
 }
 
-// add adds a reading, unless another one comes from its request: that one is nearer to the
-// new request. It replaces those that it comes from itself.
+// add adds a reading, unless an existing one comes from its request: that one is nearer to the new request. It replaces
+// the readings that its own request comes from.
 func (t *Tracker) add(f reading) {
 	for _, g := range t.found {
 		if g.request.comesFrom(f.request) {
@@ -263,7 +258,7 @@ func (t *Tracker) add(f reading) {
 	t.found = append(t.found, f)
 }
 
-// comesFrom reports whether r is earlier, or continues or repeats it, or one that does.
+// comesFrom reports whether r is earlier, or continues or repeats it, directly or through other requests.
 func (r *Request) comesFrom(earlier *Request) bool {
 	for n := 0; r != nil && n <= maxRequests; n++ {
 		if r == earlier {
@@ -274,8 +269,7 @@ func (r *Request) comesFrom(earlier *Request) bool {
 	return false
 }
 
-// repeatedBy reports whether later, which has the same history, may be a further attempt of
-// r.
+// repeatedBy reports whether later, which has the same history, may be a further attempt of r.
 func (r *Request) repeatedBy(later *Request) bool {
 	if r.continued || r.tools != later.tools {
 		return false
@@ -289,8 +283,8 @@ func (r *Request) repeatedBy(later *Request) bool {
 	case Answered:
 		return later.known && !r.Run.over
 	case Pending:
-		// A gateway may learn later than by the next request that its client has left.
-		// Without an id of the client it may be another agent with the same words.
+		// A gateway may learn later than by the next request that its client has left. Without an id of the client it may
+		// be another agent with the same words.
 		return r.session && later.began-r.began >= int64(minStall)
 	default:
 		return false
@@ -305,10 +299,9 @@ func (r *Request) soFar() Answer {
 	return r.answer
 }
 
-// attemptContinuedBy returns what of r is continued by a request that has r's history up to this
-// point and more: r itself, or an attempt before it that failed after it had handed calls over. An
-// agent that made them while it sent r has their outputs afterwards. It returns nil if the
-// request cannot have come from either.
+// attemptContinuedBy returns the attempt that is continued by a request with r's history up to this point and more: r
+// itself, or an attempt before r that failed after it had handed calls over. An agent that made them while it sent r has
+// their outputs afterwards. It returns nil if the request cannot have come from either.
 func (r *Request) attemptContinuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) (*Request, Relation) {
 	if relation, ok := r.continuedBy(tr, point); ok {
 		return r, relation
@@ -324,8 +317,8 @@ func (r *Request) attemptContinuedBy(tr *wire.Transcript, point *wire.Transcript
 	return nil, 0
 }
 
-// continuedBy returns what a request is that has r's history up to this point and more.
-// It reports false if it cannot have come from r's answer.
+// continuedBy returns the relation of a request that has r's history up to this point and more. It reports false if the
+// request cannot have come from r's answer.
 func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) (Relation, bool) {
 	a := r.soFar()
 	if a.Result == Pending {
@@ -340,18 +333,17 @@ func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) 
 		return 0, false // its answer had no calls, or others
 	}
 	if a.Result == Failed && !a.Text && !calls && tr.Total.Answers > point.Before.Answers {
-		return 0, false // nothing had come that could have been appended
+		return 0, false // there was no text to append
 	}
 	return a.relationOf(tr, point.Before), true
 }
 
-// namesCalls reports whether the calls of an answer are among those that follow the point.
+// namesCalls reports whether the calls of an answer are among the calls after the point.
 func (a *Answer) namesCalls(tr *wire.Transcript, point *wire.TranscriptPoint) bool {
 	return tr.Total.Calls-point.Before.Calls >= len(a.Calls) && hasAll(a.Calls, tr, point) || len(a.Calls) == 0
 }
 
-// hasAll reports whether there are calls, and those of them that have ids are among those that
-// follow the point.
+// hasAll reports whether there are calls, and all of them that have ids are among the calls after the point.
 func hasAll(calls []Call, tr *wire.Transcript, point *wire.TranscriptPoint) bool {
 	for i := range calls {
 		if id := wire.TranscriptID(calls[i].ID); id != 0 && !hasCall(tr, point.Before.Calls, id) {
@@ -361,8 +353,7 @@ func hasAll(calls []Call, tr *wire.Transcript, point *wire.TranscriptPoint) bool
 	return len(calls) > 0
 }
 
-// hasCall reports whether a call with this id follows. A history that is longer than what
-// is kept of it may have it.
+// hasCall reports whether a call with this id follows. A history that is longer than its kept part may have it.
 func hasCall(tr *wire.Transcript, from int, id uint64) bool {
 	for n := tr.Total.Calls - 1; n >= from; n-- {
 		if c, ok := tr.Call(n); !ok || c.Is(id) {
@@ -372,8 +363,7 @@ func hasCall(tr *wire.Transcript, from int, id uint64) bool {
 	return false
 }
 
-// relationOf returns what a request is that continues one with this answer, with what
-// follows these.
+// relationOf returns the relation of a request that continues one with this answer and this history.
 func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Relation {
 	outputs := tr.Total.Outputs > before.Outputs
 	users := tr.Total.Users > before.Users
@@ -381,7 +371,7 @@ func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Re
 	case outputs && (len(a.Calls) > 0 || a.Unnamed || a.Result == Unobserved):
 		return Step
 	case a.Result == Failed:
-		return Again // with the part of the answer that had come, and a request to go on
+		return Again // with the received part of the answer, and a request to go on
 	case (a.Result == Stopped || a.Result == Unobserved) && !users:
 		return Again
 	case a.Result == Answered && a.waits() && !users:
@@ -391,20 +381,19 @@ func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Re
 	}
 }
 
-// byOutputs finds the request whose calls r has the outputs of, where the history before
-// them was edited or summarized. The id has to be one that no other agent has by accident,
-// and either the instructions or the tools have to be the same.
-func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) {
+// findByOutputs finds the request that made the calls whose outputs r has, if the history before them was edited or summarized.
+// The id must be one that no other agent has by accident, and either the instructions or the tools must be the same.
+func (t *Tracker) findByOutputs(r *Request, tr *wire.Transcript) {
 	for n := tr.Total.Outputs - 1; n >= tr.Answered.Outputs; n-- {
 		out, ok := tr.Output(n)
 		if !ok {
 			return
 		}
 		id := out.ID
-		maker := t.byID(id)
+		maker := t.requestByID(id)
 		if maker == nil {
 			id = out.Stem
-			maker = t.byID(id)
+			maker = t.requestByID(id)
 		}
 		if maker == nil || maker.sender != r.sender || !maker.handedOutUnique(id) {
 			continue
@@ -416,7 +405,7 @@ func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) {
 	}
 }
 
-// madeBefore returns what a history has before the calls of r, which are in its last answer.
+// madeBefore returns the counts of a history before the calls of r, which are in its last answer.
 func (r *Request) madeBefore(tr *wire.Transcript) wire.TranscriptCount {
 	from := tr.Answered
 	for from.Calls > 0 {
@@ -429,15 +418,15 @@ func (r *Request) madeBefore(tr *wire.Transcript) wire.TranscriptCount {
 	return from
 }
 
-// byID returns the only request whose response handed out an id, or nil.
-func (t *Tracker) byID(id uint64) *Request {
+// requestByID returns the only request whose response handed out an id, or nil.
+func (t *Tracker) requestByID(id uint64) *Request {
 	if h := t.ids[id]; id != 0 && h.holders == 1 {
 		return h.request
 	}
 	return nil
 }
 
-// ownCallFollows reports whether a call that follows these is one of r's alone.
+// ownCallFollows reports whether a call after from is of r alone.
 func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.TranscriptCount) bool {
 	for n := from.Calls; n < tr.Total.Calls; n++ {
 		c, ok := tr.Call(n)
@@ -445,7 +434,7 @@ func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.Tran
 			continue
 		}
 		for _, id := range [...]uint64{c.ID, c.Stem} {
-			if id != 0 && t.byID(id) == r && r.handedOutUnique(id) {
+			if id != 0 && t.requestByID(id) == r && r.handedOutUnique(id) {
 				return true
 			}
 		}
@@ -453,18 +442,18 @@ func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.Tran
 	return false
 }
 
-// handedOut reports whether the id is that of one of r's calls.
+// handedOut reports whether r made a call with this id.
 func (r *Request) handedOut(id uint64) bool {
 	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return wire.TranscriptID(c.ID) == id })
 }
 
-// handedOutUnique reports whether the id is that of one of r's calls, and looks random.
+// handedOutUnique reports whether r made a call with this id, and the id looks random.
 func (r *Request) handedOutUnique(id uint64) bool {
 	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return wire.RandomID(c.ID) && wire.TranscriptID(c.ID) == id })
 }
 
-// observeSteps returns what a request shows about the calls of the one before it, which had from,
-// and about those of attempts before that one which had been handed over before it failed.
+// observeSteps returns the calls that a request shows of the one before it, whose history ends at from, and calls of
+// attempts before that one which were handed over before the attempt failed.
 func observeSteps(before *Request, tr *wire.Transcript, from wire.TranscriptCount) []Observed {
 	a := before.soFar()
 	list := observe(a.Calls, tr, from)
@@ -482,8 +471,7 @@ func observeSteps(before *Request, tr *wire.Transcript, from wire.TranscriptCoun
 	return list
 }
 
-// observe returns what a request shows about the calls of the one before it, which had
-// from.
+// observe returns the calls that a request shows of the one before it, whose history ends at from.
 func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Observed {
 	first := max(from.Outputs, tr.Total.Outputs-wire.MaxIDs)
 	var all [wire.MaxIDs]bool
@@ -511,8 +499,8 @@ func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Obs
 	if unnamed == 0 {
 		return list
 	}
-	// The outputs that no id has matched are in the order of the calls without ids. Clients may
-	// have given these an id of their own.
+	// The outputs that no id has matched are in the order of the calls without ids. Clients may have given these an id of
+	// their own.
 	unmatched := 0
 	for _, t := range taken {
 		if !t {

@@ -10,30 +10,29 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// Tracker remembers the requests of a process and finds the kin of each new one. It is not
-// safe for concurrent use.
+// Tracker remembers the requests of a process and finds the kin of each new one. It is not safe for concurrent use.
 type Tracker struct {
 	config        Config
 	conversations int
-	newest        *Conversation // the one that was used last
+	newest        *Conversation // the most recently used one
 	oldest        *Conversation
 	sessions      map[uint64]*Conversation
 	ends          map[uint64]twins    // by Request.end
 	ids           map[uint64]idHolder // the ids that responses handed out
 	due           deadlines
 	bytes         int
-	ended         []Ended   // by the call that is going on
-	found         []reading // by the call of relate that is going on
+	ended         []Ended   // by the current call
+	found         []reading // by the current call of relate
 }
 
-// twins are the requests with the same history. Requests that were continued, or whose run
-// is over, stay among them: they are another reading of what continues the others.
+// twins are the requests with the same history. Requests that were continued, or whose run is over, stay among them: a
+// request that continues a twin may continue them instead.
 type twins struct {
 	first *Request // the oldest; the others follow by Request.twin
 	n     int32
-	// There were more than maxTwins, or one was evicted that waited. What continues one of
-	// them is not told by the history alone; nor is what repeats one of them, if one that is
-	// not there may be repeated.
+	// more: there were more than maxTwins, or a waiting one was evicted, so that the history alone does not identify the
+	// twin that a request continues. moreOpen: the missing twin may also be repeated, so that the history does not identify
+	// the repeated one.
 	more, moreOpen bool
 }
 
@@ -48,21 +47,20 @@ func NewTracker(c Config) *Tracker {
 	return &Tracker{config: c, sessions: map[uint64]*Conversation{}, ends: map[uint64]twins{}, ids: map[uint64]idHolder{}}
 }
 
-// Sizes in memory, in bytes. An entry of a map has 24 bytes. It takes about three times as
-// many, because tables are half empty after they grew, and keep the places of entries that
-// were deleted.
+// Sizes in memory, in bytes. An entry of a map has 24 bytes. It takes about three times as many, because tables are half
+// empty after they grew, and keep the places of deleted entries.
 const (
 	entrySize        = 80
 	conversationSize = int(unsafe.Sizeof(Conversation{}))
 	sessionSize      = entrySize
 	runSize          = int(unsafe.Sizeof(Run{}))
-	requestSize      = int(unsafe.Sizeof(Request{})) + entrySize // with the one of ends
+	requestSize      = int(unsafe.Sizeof(Request{})) + entrySize // with its entry in ends
 	callSize         = int(unsafe.Sizeof(Call{}))
 	stringSize       = 8 // more than its length, on average
 )
 
-// Begin adds a request that is being sent. Live returns how the request would end now. It
-// is called by later calls of Begin while the request is pending; nil: that is not known.
+// Begin adds a request that is being sent. Live returns how the request would end now. Later calls of Begin call it while
+// the request is pending; nil: that is not known.
 func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	t.ended = nil
 	t.expire(now)
@@ -78,7 +76,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	if tr.Previous != 0 && tr.Total.Answers == 0 {
 		r.tail = tr.Tail
 	}
-	from := t.relate(r, tr, s.Session) // what the request before r had
+	from := t.relate(r, tr, s.Session) // the history of the request before r
 	b := Begun{Request: r}
 	if r.Relation == Step {
 		b.Observed = observeSteps(r.Before, tr, from)
@@ -99,7 +97,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	return b
 }
 
-// kin is the hash of what clients that are kin have in common.
+// kin hashes the facts that clients which are kin have in common.
 func kin(client, session uint64) uint64 {
 	return client*0x9e3779b97f4a7c15 + session*0xd1b54a32d192ed03
 }
@@ -155,15 +153,15 @@ func (t *Tracker) join(r *Request, session uint64) {
 	t.use(c)
 }
 
-// awaitsOutputs reports whether the run of r waits for a request with the outputs of r's calls. A
-// summary or a fork that goes on from r without them is no end of that.
+// awaitsOutputs reports whether the run of r waits for a request with the outputs of r's calls. A summary or a fork that
+// goes on from r without them does not end that.
 func (r *Request) awaitsOutputs() bool {
 	a := &r.answer
 	return !r.Run.over && r.Run.last == r && a.Result == Answered && (len(a.Calls) > 0 || a.Unnamed)
 }
 
-// spare returns the index of the oldest request that no run waits at, or else at which one only
-// waits for a repetition of its answer, or -1.
+// spare returns the index of the oldest request that no run waits at, or else of one whose run only waits for a repetition
+// of its answer, or -1.
 func (c *Conversation) spare() int {
 	if i := slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q }); i >= 0 {
 		return i
@@ -171,9 +169,8 @@ func (c *Conversation) spare() int {
 	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.Answered() })
 }
 
-// conversationOf returns the conversation that a new run belongs to: the one that it
-// continues, or that of its session. If there are too many runs in it that wait, it is a
-// new one.
+// conversationOf returns the conversation of a new run: the one that it continues, or that of its session. If too many runs
+// wait in that one, it is a new one.
 func (t *Tracker) conversationOf(r *Request, session uint64) *Conversation {
 	c := t.sessions[session]
 	if r.Before != nil {
@@ -191,7 +188,7 @@ func (t *Tracker) conversationOf(r *Request, session uint64) *Conversation {
 	return c
 }
 
-// size is what c takes without its requests.
+// size is the memory of c without its requests.
 func (t *Tracker) size(c *Conversation) int {
 	size := conversationSize + t.config.DataBytes
 	if c.session != 0 {
@@ -200,7 +197,7 @@ func (t *Tracker) size(c *Conversation) int {
 	return size
 }
 
-// use makes c the conversation that was used last.
+// use makes c the most recently used conversation.
 func (t *Tracker) use(c *Conversation) {
 	if t.newest == c {
 		return
@@ -232,7 +229,7 @@ func (t *Tracker) unlink(c *Conversation) {
 func (t *Tracker) addTwin(r *Request) {
 	w := t.ends[r.end]
 	if r.Relation == Again && w.replace(r.Before, r) {
-		t.ends[r.end] = w // r.Before is another reading of nothing that r is not
+		t.ends[r.end] = w // r replaces r.Before in every reading
 		return
 	}
 	if w.n == maxTwins {
@@ -274,8 +271,8 @@ func (w *twins) replace(old, r *Request) bool {
 	return false
 }
 
-// forget removes a request from the indexes. A run ends with its newest request, so that
-// what is kept of runs is bounded too.
+// forget removes a request from the indexes. A run ends with its newest request, so that the memory of runs is bounded,
+// too.
 func (t *Tracker) forget(r *Request) {
 	r.gone = true
 	c := r.Run.conversation
@@ -286,7 +283,7 @@ func (t *Tracker) forget(r *Request) {
 	}
 	t.bytes -= int(r.size)
 	if w, ok := t.ends[r.end]; ok {
-		if waited { // what belongs to r must not be taken for a twin's
+		if waited { // a request that belongs to r must not go to a twin
 			w.more, w.moreOpen = true, true
 		}
 		if w.remove(r); w.n == 0 {
@@ -298,7 +295,7 @@ func (t *Tracker) forget(r *Request) {
 	if !r.ended.IsZero() {
 		t.dropIDs(r)
 	}
-	// What is kept must not keep r, nor r what was before it.
+	// No kept request may keep r in memory, nor r an earlier one.
 	r.Before = nil
 	for _, q := range c.requests[:c.n] {
 		if q.Before == r {
@@ -336,8 +333,7 @@ func (r *Request) eachID(f func(uint64)) {
 	}
 }
 
-// End takes how a request ended. Calls after the first change nothing. Ended is the run, if
-// it is over by that.
+// End takes how a request ended. Calls after the first change nothing. Ended is the run, if it is over by that.
 func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	if !r.ended.IsZero() {
 		return nil
@@ -351,7 +347,7 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	if p := r.Before; r.resumes && p != nil && !p.gone {
 		a = t.takeOver(p, a)
 	}
-	if r.rereads { // the ids stay those of the other request, and nothing more comes of this one
+	if r.rereads { // the ids stay with the other request, and nothing more comes of this one
 		a.ResponseID, a.Calls, a.Began, a.Unnamed = "", nil, nil, false
 	}
 	if len(a.Calls) > 0 || a.Unnamed {
@@ -391,8 +387,8 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	return t.ended
 }
 
-// takeOver returns an answer with the beginning of it that an earlier request had. The ids of
-// both are those of the later request from then on.
+// takeOver adds the beginning of an answer, which an earlier request had, to the answer. From then on the ids of both
+// belong to the later request.
 func (t *Tracker) takeOver(p *Request, a Answer) Answer {
 	was := p.answer
 	t.dropIDs(p)
@@ -413,7 +409,7 @@ func (t *Tracker) takeOver(p *Request, a Answer) Answer {
 	return a
 }
 
-// decide ends a run of which no request is pending, or lets it wait.
+// decide ends a run without pending requests, or lets it wait.
 func (t *Tracker) decide(now time.Time, run *Run) {
 	switch a := &run.last.answer; {
 	case a.Result == Unobserved && run.last.session:
@@ -431,22 +427,20 @@ func (t *Tracker) decide(now time.Time, run *Run) {
 	}
 }
 
-// owes reports whether an attempt of the run that failed had handed calls over whose outputs no
-// request has: the agent may have made them, and send them with its next request.
+// owes reports whether a failed attempt of the run had handed calls over whose outputs no request has: the agent may have
+// made the calls, and send their outputs with its next request.
 func (run *Run) owes() bool {
 	c := run.conversation
 	return slices.ContainsFunc(c.requests[:c.n], func(q *Request) bool { return q.Run == run && q.undelivered() })
 }
 
-// undelivered reports whether r failed after it had handed calls over, and no later request has
-// their outputs.
+// undelivered reports whether r failed after it had handed calls over, and no later request has their outputs.
 func (r *Request) undelivered() bool {
 	return len(r.answer.Calls) > 0 && !r.returned && (r.answer.Result == Failed || r.answer.Result == Stopped)
 }
 
-// Keep takes how many bytes the caller keeps for a run until it is over, besides what the
-// tracker itself keeps. They count for [Config.MaxBytes]. It returns the runs for which
-// that leaves no room.
+// Keep sets how many bytes the caller keeps for a run until it is over, besides the tracker's own memory. They count for
+// [Config.MaxBytes]. It returns the runs that this leaves no room for.
 func (t *Tracker) Keep(run *Run, bytes int) []Ended {
 	t.ended = nil
 	if !run.over {
@@ -457,7 +451,7 @@ func (t *Tracker) Keep(run *Run, bytes int) []Ended {
 	return t.ended
 }
 
-// Bytes returns what counts for [Config.MaxBytes] by now.
+// Bytes returns the bytes that count for [Config.MaxBytes].
 func (t *Tracker) Bytes() int { return t.bytes }
 
 // finish ends a run.
@@ -475,8 +469,8 @@ func (t *Tracker) finish(run *Run, why Reason) {
 	t.ended = append(t.ended, Ended{run, why})
 }
 
-// Answered reports whether the last request of the run has its answer, and that asks for nothing
-// more. A run that is not over then only waits for a repetition.
+// Answered reports whether the last request of the run has its answer, and that asks for nothing more. A run that is not
+// over then only waits for a repetition.
 func (run *Run) Answered() bool {
 	return run.open == 0 && run.last != nil && !run.last.ended.IsZero() && run.last.answer.finished()
 }
@@ -494,7 +488,7 @@ func (t *Tracker) expire(now time.Time) {
 	}
 }
 
-// why returns why a run is over of which no request is pending.
+// why returns why a run without pending requests is over.
 func (t *Tracker) why(run *Run) Reason {
 	a := &run.last.answer
 	w := t.ends[run.last.end]
@@ -509,7 +503,7 @@ func (t *Tracker) why(run *Run) Reason {
 		}
 		return Broken
 	case run.last.forced && len(a.Calls) > 0:
-		return Finished // the call's input was all that the client wanted
+		return Finished // the client wanted the call's input alone
 	case w.more || len(a.Calls) == 0:
 		return Unclear
 	default:
@@ -534,8 +528,7 @@ func (t *Tracker) Shutdown() []Ended {
 	return t.ended
 }
 
-// makeRoom removes the conversations that have been quiet for longest, while there are too
-// many.
+// makeRoom removes the conversations that have been quiet for longest, while there are too many.
 func (t *Tracker) makeRoom() {
 	for t.conversations > 1 && (t.conversations > t.config.MaxConversations || t.bytes > t.config.MaxBytes) {
 		t.evict(t.oldest)

@@ -88,6 +88,7 @@ func (r *messagesReader) done() {}
 func (r *messagesReader) read(data []byte, ev *messagesEvent) payloadKind {
 	c := r.t.cursor(data)
 	ev.read(&c)
+	ev.fault.addSiblings(data)
 	return r.t.payloadKind(&c)
 }
 

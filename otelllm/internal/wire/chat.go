@@ -84,6 +84,7 @@ func (r *chatReader) reset() {
 func (r *chatReader) read(data []byte, ch *chatChunk) payloadKind {
 	c := r.t.cursor(data)
 	isError, aside := ch.read(&c)
+	ch.fault.addSiblings(data)
 	v := r.t.payloadKind(&c)
 	if v != progress {
 		return v

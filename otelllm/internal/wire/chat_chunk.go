@@ -125,7 +125,10 @@ func (ch *chatChunk) readGroq(c *cursor) {
 }
 
 func (ch *chatChunk) readChoice(c *cursor) {
-	var d chatDelta
+	var (
+		d      chatDelta
+		native []byte
+	)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "index":
@@ -138,15 +141,22 @@ func (ch *chatChunk) readChoice(c *cursor) {
 			if d.finish = c.str(); noFinish(d.finish) {
 				d.finish = nil
 			}
+		case "native_finish_reason": // of OpenRouter
+			native = c.str()
 		case "error": // of OpenRouter, in an answer that does not stream
 			ch.fault.read(c)
-		case "logprobs", "native_finish_reason", "stop_reason", "matched_stop", "stop_sequence", "finish_details",
+		case "logprobs", "stop_reason", "matched_stop", "stop_sequence", "finish_details",
 			"content_filter_results", "content_filter_result", "content_filter_offsets", "usage", "seed",
 			"token_ids", "prompt_token_ids", "prompt_logprobs":
 			c.skip()
 		default:
 			c.skipUnread(key)
 		}
+	}
+	if len(d.finish) > 0 && !cutsInput(d.finish) && cutsInput(native) {
+		// OpenRouter has written a stop for a limit or a failure of its provider
+		// (reVrost/go-openrouter#43, earendil-works/pi#8511).
+		d.finish = native
 	}
 	if c.room(ch.choices.n) {
 		ch.choices.add(d)

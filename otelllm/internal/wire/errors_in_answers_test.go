@@ -34,6 +34,13 @@ func TestErrorsInAnswers(t *testing.T) {
 		{"behind half an event, Responses", "openai_responses", "text/event-stream", "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\nevent: response.completed\ndata: {\"type\":\"response.comp\ndata: {\"type\":\"error\",\"error\":{\"type\":\"upstream_error\"}}\n\n", "", "upstream_error"},
 		{"behind half an event, Chat", "openai_chat", "text/event-stream", text + "data: {\"id\":\"x\",\"cho\ndata: {\"error\":{\"code\":\"server_error\"}}\n\n", "server_error", ""},
 		{"behind half an event, Messages", "anthropic_messages", "text/event-stream", "data: {\"type\":\"message_st\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n", "", "overloaded_error"},
+		// https://github.com/Wei-Shaw/claude-relay-service/issues/998
+		{"a text beside a code, Messages", "anthropic_messages", "text/event-stream", "event: error\ndata: {\"error\":\"x\",\"code\":\"insufficient_quota\",\"status\":429}\n\n", "insufficient_quota", ""},
+		{"a text beside a type, Responses", "openai_responses", "text/event-stream", "event: error\ndata: {\"error\":\"x\",\"error_type\":\"y\",\"code\":\"insufficient_quota\"}\n\n", "insufficient_quota", ""},
+		{"a text beside a code, Chat", "openai_chat", "text/event-stream", text + "data: {\"error\":\"x\",\"code\":\"insufficient_quota\"}\n\n", "insufficient_quota", ""},
+		{"a text beside a code, Gemini", "gemini", "text/event-stream", "data: {\"error\":\"x\",\"code\":\"insufficient_quota\"}\n\n", "insufficient_quota", ""},
+		{"a text beside a code, Ollama", "ollama", "application/x-ndjson", "{\"error\":\"x\",\"code\":\"insufficient_quota\"}\n", "insufficient_quota", ""},
+		{"a text beside a provider's error", "anthropic_messages", "text/event-stream", "event: error\ndata: {\"error\":\"x\",\"details\":\"{\\\"error\\\":{\\\"type\\\":\\\"overloaded_error\\\"}}\"}\n\n", "", "overloaded_error"},
 		{"a bare flat line", "openai_chat", "text/event-stream", text + `{"type":"overloaded_error","message":"x"}` + "\n\n", "", "overloaded_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,14 +65,15 @@ func TestErrorsInAnswers(t *testing.T) {
 // TestNoErrorsInAnswers: what looks like an error, but is not one.
 func TestNoErrorsInAnswers(t *testing.T) {
 	for name, body := range map[string]string{
-		"MiniMax's success":     `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"insufficient balance (1008)"}}],"base_resp":{"status_code":0,"status_msg":""}}`,
-		"text about an error":   `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"{\"error\":{\"code\":\"insufficient_quota\"}}"}}]}`,
-		"an answer with a code": `{"id":"x","code":"insufficient_quota","message":"prompt is too long","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
-		"an error of null":      `{"id":"x","error":null,"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
-		"an empty answer":       `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}`,
-		"a job's state":         `{"id":"x","status":"cancelled"}`,
-		"another object":        `{"id":"x","content":"my own words: quota","stop":true}`,
-		"FastChat's success":    `{"text":"max_tokens must be at least 1, got -1","error_code":0}`,
+		"MiniMax's success":       `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"insufficient balance (1008)"}}],"base_resp":{"status_code":0,"status_msg":""}}`,
+		"text about an error":     `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"{\"error\":{\"code\":\"insufficient_quota\"}}"}}]}`,
+		"an answer with a code":   `{"id":"x","code":"insufficient_quota","message":"prompt is too long","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
+		"an empty list of errors": `{"id":"x","error":[],"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
+		"an error of null":        `{"id":"x","error":null,"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"x"}}]}`,
+		"an empty answer":         `{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}`,
+		"a job's state":           `{"id":"x","status":"cancelled"}`,
+		"another object":          `{"id":"x","content":"my own words: quota","stop":true}`,
+		"FastChat's success":      `{"text":"max_tokens must be at least 1, got -1","error_code":0}`,
 	} {
 		p, _ := ByName("openai_chat")
 		d := p.NewDecoder("application/json")

@@ -12,6 +12,7 @@ import (
 // fault is the part of an error object that is read. Its slices point into the payload.
 type fault struct {
 	seen      bool
+	listed    bool // it is one of a list
 	typ, code []byte
 	reason    []byte // Google's code, whose code is a status, or Anthropic's, which has none
 	quota     []byte // Google's name of a quota that is exhausted
@@ -44,10 +45,17 @@ func (f *fault) wait() time.Duration {
 	return after
 }
 
-// read reads the value of an `error` member: an object, or a text, which may not be
-// recorded. null, "" and {} are not an error.
+// read reads the value of an `error` member: an object, a text, which may not be recorded,
+// or a list of them, as Cloudflare's AI Gateway has it. null, "", {} and [] are not an error.
 func (f *fault) read(c *cursor) {
-	if c.peek() != '{' {
+	switch c.peek() {
+	case '{':
+	case '[':
+		f.words(c, 0)
+		f.listed = f.said > 0 || len(f.code) > 0
+		f.seen = f.seen || f.listed
+		return
+	default:
 		text := c.str()
 		f.say(text)
 		f.seen = f.seen || len(text) > 0
@@ -77,6 +85,12 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.words(c, 0)
 	case "innererror", "upstream_error", "errors": // Azure, relays, Google and Cloudflare
 		f.words(c, 0)
+	case "value": // of Vercel's gateway: the chunk of a provider that it did not know (vercel/ai#18303)
+		if c.peek() == '{' {
+			f.words(c, 0)
+		} else {
+			c.skip()
+		}
 	case "base_resp":
 		f.readBase(c)
 	case "reason": // of Amazon's services, beside a message
@@ -106,6 +120,17 @@ func (f *fault) member(c *cursor, key []byte) {
 	}
 }
 
+// addSiblings adds what the members beside an error say that is a text alone, such as those of
+// {"error":"text","status":400,"details":"text"}. data is the payload that has them.
+func (f *fault) addSiblings(data []byte) {
+	if !f.seen || f.status != 0 || len(f.typ) > 0 || len(f.named()) > 0 {
+		return
+	}
+	if whole, ok := faultOf(data); ok && whole.seen {
+		*f = whole
+	}
+}
+
 // words reads a text about the error, or what has one: an object, or a list of them. The
 // names in it count if the error has no other.
 func (f *fault) words(c *cursor, depth int) {
@@ -129,7 +154,7 @@ func (f *fault) words(c *cursor, depth int) {
 				if typ := c.str(); len(f.typ) == 0 || string(f.typ) == "error" {
 					f.typ = typ
 				}
-			case "message", "msg", "detail", "error", "innererror":
+			case "message", "msg", "detail", "error", "innererror", "error_message":
 				f.words(c, depth+1)
 			default:
 				c.skip()
@@ -444,7 +469,7 @@ func readError(body []byte) Error {
 }
 
 // shaped reports whether the error has the form of a provider's: an error object or text, or
-// a flat object with a code or a type. An address as type is that of problem+json.
+// a flat object with a code or a type, but no list. An address as type is that of problem+json.
 func (f *fault) shaped() bool {
-	return f.seen || len(f.named()) > 0 || len(f.typ) > 0 && !bytes.Contains(f.typ, []byte("://")) && !bytes.HasPrefix(f.typ, []byte("about:"))
+	return !f.listed && (f.seen || len(f.named()) > 0 || len(f.typ) > 0 && !bytes.Contains(f.typ, []byte("://")) && !bytes.HasPrefix(f.typ, []byte("about:")))
 }

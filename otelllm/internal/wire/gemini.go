@@ -93,6 +93,7 @@ func (r *geminiReader) reset() {
 func (r *geminiReader) read(data []byte, ch *geminiChunk) payloadKind {
 	c := r.t.cursor(data)
 	ch.read(&c, false)
+	ch.fault.addSiblings(data)
 	v := r.t.payloadKind(&c)
 	// A chunk without candidates either is not part of the answer, or has the answer in
 	// an unknown place.

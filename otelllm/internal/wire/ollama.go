@@ -55,6 +55,7 @@ func (r *ollamaReader) closed(bool) {}
 func (r *ollamaReader) read(data []byte, l *ollamaLine) payloadKind {
 	c := r.t.cursor(data)
 	l.read(&c)
+	l.fault.addSiblings(data)
 	v := r.t.payloadKind(&c)
 	r.t.Unread = r.t.Unread || v == progress && l.unread && !l.answer && !l.fault.seen
 	return v

@@ -159,6 +159,7 @@ func (r *responsesReader) closed(cut bool) {
 func (r *responsesReader) read(data []byte, ev *responsesEvent) payloadKind {
 	c := r.t.cursor(data)
 	ev.read(&c)
+	ev.fault.addSiblings(data)
 	return r.t.payloadKind(&c)
 }
 

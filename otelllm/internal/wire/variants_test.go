@@ -21,6 +21,9 @@ func TestOpenRouter(t *testing.T) {
 	usage := `{"id":"gen-1","provider":"Azure","model":"openai/gpt-4o-mini","object":"chat.completion.chunk","created":1778031306,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null,"native_finish_reason":null,"logprobs":null}],"usage":{"prompt_tokens":20,"completion_tokens":4,"total_tokens":24,"cost":0.0000054,"is_byok":false,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":0}}}`
 	lost := `{"id":"gen-1","object":"chat.completion.chunk","created":1234567890,"model":"openai/gpt-4o-mini","provider":"openai","error":{"code":"server_error","message":"Provider disconnected unexpectedly"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`
 	limited := `{"id":"gen-1","model":"openai/gpt-4o-mini","error":{"code":429,"message":"Provider returned error","metadata":{"provider_name":"Azure","raw":"secret","retry_after_seconds":3}},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error","native_finish_reason":null}]}`
+	native := func(finish, native string) string {
+		return strings.NewReplacer(`"stop"`, `"`+finish+`"`, "completed", native).Replace(stop)
+	}
 	think := `{"id":"gen-1","model":"openai/gpt-4o-mini","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","format":"anthropic-claude-v1","index":0}]},"finish_reason":null}]}`
 	runDecodeTests(t, openAIChat{}, []decodeTest{
 		{"waiting", "", processing + processing, keepalives(2)},
@@ -36,6 +39,17 @@ func TestOpenRouter(t *testing.T) {
 		{"an error before the answer", "", processing + data(`{"error":{"code":502,"message":"secret","metadata":{"provider_name":"Meta","raw":null}},"user_id":"user_1"}`), all(keepalives(1), events(1), failed(Error{Code: "502", Status: 502}))},
 		{"an error in a choice", jsonType, `{"id":"gen-1","model":"openai/gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"error","error":{"code":502,"message":"secret","metadata":{"provider_name":"p"}}}]}`, all(id, events(1), finished("error"), failed(Error{Code: "502", Status: 502}))},
 		{"an error in a choice alone", jsonType, `{"id":"gen-1","model":"openai/gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":null,"error":{"code":502,"message":"secret"}}]}`, all(id, events(1), texts(1), failed(Error{Code: "502", Status: 502}))},
+		// What the provider itself gave as the reason (reVrost/go-openrouter#43, earendil-works/pi#8511).
+		{"a stop for a limit", "", data(text, native("stop", "MAX_TOKENS")) + done, all(id, events(3), texts(1), ended("MAX_TOKENS"))},
+		{"a stop for a filter", "", data(text, native("stop", "SAFETY")) + done, all(id, events(3), texts(1), ended("SAFETY"))},
+		{"a stop for a failure", "", data(text, native("stop", "network_error")) + done, all(id, events(3), texts(1), phase(semconv.PhaseText), finished("network_error"), failed(Error{Type: "network_error"}))},
+		{"calls for a call that is no JSON", "", data(text, native("tool_calls", "MALFORMED_FUNCTION_CALL")) + done, all(id, events(3), texts(1), phase(semconv.PhaseText), finished("MALFORMED_FUNCTION_CALL"), failed(Error{Type: "MALFORMED_FUNCTION_CALL"}))},
+		{"a stop for a limit, as a document", jsonType, `{"id":"gen-1","model":"openai/gpt-4o-mini","choices":[{"native_finish_reason":"length","index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, all(id, events(1), texts(1), ended("length"))},
+		{"a stop for the end of a turn", "", data(text, native("stop", "end_turn")) + done, all(id, events(3), texts(1), ended("stop"))},
+		{"a stop for a word that is not known", "", data(text, native("stop", "FINISHED_BY_X")) + done, all(id, events(3), texts(1), ended("stop"))},
+		{"a stop for an absent reason", "", data(text, native("stop", "unknown")) + done, all(id, events(3), texts(1), ended("stop"))},
+		{"a stop for an error", "", data(text, native("stop", "error")) + done, all(id, events(3), texts(1), phase(semconv.PhaseText), finished("error"), failed(Error{Type: "error"}))},
+		{"a limit, which the provider calls a stop", "", data(text, native("length", "STOP")) + done, all(id, events(3), texts(1), ended("length"))},
 		{"no error in a choice", jsonType, `{"id":"gen-1","model":"openai/gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop","error":null}]}`, all(id, events(1), texts(1), ended("stop"))},
 	})
 }

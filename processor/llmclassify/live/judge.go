@@ -14,19 +14,17 @@ import (
 
 // Verdict is the verdict on one run, and on its requests and tools.
 type Verdict struct {
-	// ID is that of the run's own span, or else of the span that represents the run: the
-	// parent of its requests.
+	// ID is the id of the run's own span, or else of the span that represents the run: the parent of its requests.
 	ID pcommon.SpanID
-	// Run is the verdict on the run. It is nil if nothing is said of one, as of a lone
-	// request.
+	// Run is the verdict on the run. It is nil if there is no run to judge, only a lone request.
 	Run *classify.Diagnosis
-	// Plan is how to go on if the run failed.
+	// Plan tells how to go on if the run failed.
 	Plan classify.Plan
 	// Parts are the verdicts on the requests and tools that failed.
 	Parts map[pcommon.SpanID]*classify.Diagnosis
 }
 
-// Judge judges all runs, in the order in which the first span of each was given.
+// Judge judges all runs, in the order in which their first spans were set.
 func (t *Trace) Judge() []Verdict {
 	all := t.runs()
 	list := make([]Verdict, len(all))
@@ -38,7 +36,7 @@ func (t *Trace) Judge() []Verdict {
 	return list
 }
 
-// JudgeRun judges the run with this id. It reports false if no span is of that run.
+// JudgeRun judges the run with this id. It reports false if no span belongs to that run.
 func (t *Trace) JudgeRun(id pcommon.SpanID) (Verdict, bool) {
 	j, ok := t.judgeOf(id)
 	if !ok {
@@ -47,7 +45,7 @@ func (t *Trace) JudgeRun(id pcommon.SpanID) (Verdict, bool) {
 	return j.withPlan(), true
 }
 
-// judgeOf judges the run with this id, and those within it.
+// judgeOf judges the run with this id, and the runs within it.
 func (t *Trace) judgeOf(id pcommon.SpanID) (judged, bool) {
 	for _, r := range t.runs() {
 		if r.id == id {
@@ -57,10 +55,9 @@ func (t *Trace) judgeOf(id pcommon.SpanID) (judged, bool) {
 	return judged{}, false
 }
 
-// JudgeCall judges requests of the run with this id as the attempts of one model call, in this
-// order: the verdict is on sending that call again, see [classify.JudgeCall], and the plan on
-// going on with it, see [classify.PlanCall]. It reports false if one of them is not a request of
-// the run.
+// JudgeCall judges requests of the run with this id as the attempts of one model call, in this order: the verdict is on
+// sending that call again, see [classify.JudgeCall], and the plan on going on with it, see [classify.PlanCall]. It reports
+// false if one of them is not a request of the run.
 func (t *Trace) JudgeCall(id pcommon.SpanID, attempts []pcommon.SpanID) (classify.Diagnosis, classify.Plan, bool) {
 	j, ok := t.judgeOf(id)
 	if !ok {
@@ -69,8 +66,8 @@ func (t *Trace) JudgeCall(id pcommon.SpanID, attempts []pcommon.SpanID) (classif
 	return j.judge.Call(j.release, attempts)
 }
 
-// PlanSince returns the plan to go on with the run with this id, on what began at that time or
-// later. It reports false if no span is of that run, or if the run has ended.
+// PlanSince returns the plan to go on with the run with this id, from the parts that began at that time or later. It
+// reports false if no span belongs to that run, or if the run has ended.
 func (t *Trace) PlanSince(id pcommon.SpanID, at pcommon.Timestamp) (classify.Plan, bool) {
 	for _, r := range t.runs() {
 		if r.id == id && r.open() {
@@ -81,21 +78,21 @@ func (t *Trace) PlanSince(id pcommon.SpanID, at pcommon.Timestamp) (classify.Pla
 	return classify.Plan{}, false
 }
 
-// judged is a verdict with what a run around the judged one needs of it.
+// judged is a verdict, with the facts for judging the run around it.
 type judged struct {
 	Verdict
 	effects   classify.Effects
 	succeeded classify.Fact // of the runs within it
 	judge     *judge.Judge
-	release   *trace.Release // that it judged
-	// recorded is what the runs within it did, if a tool ran that was not recorded, and all requests
-	// that may show its call are the run's own or those of an open one within it: a plan lists the
-	// call, so that nothing else has to stand for it.
+	release   *trace.Release // the judged release
+	// recorded is the effects of the runs within it, without an unrecorded tool. It is set if a tool ran that was
+	// not recorded, and all requests that may show its call belong to the run or to an open run within it: the plan lists
+	// the call, so that no other effect has to stand for it.
 	recorded *trace.Inner
 }
 
-// withPlan returns the verdict with the plan to go on. A plan takes as long as the verdict did: the
-// runs within a run need none.
+// withPlan returns the verdict with the plan to go on. A plan takes as long as the verdict did, and the runs within a run
+// need none.
 func (j *judged) withPlan() Verdict {
 	v := j.Verdict
 	if v.Run != nil && v.Run.Failed() {
@@ -109,10 +106,10 @@ func (j *judged) withPlan() Verdict {
 	return v
 }
 
-// noSpan is the span of a part, the facts of which have been read.
+// noSpan stands for the span of a part whose facts have been read.
 var noSpan ptrace.Span
 
-// judge judges a run, after those within it.
+// judge judges a run, after the runs within it.
 func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	if j, ok := done[r]; ok {
 		return j
@@ -166,7 +163,7 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	return j
 }
 
-// innerSucceeded joins how the runs within a run went with one more of them.
+// innerSucceeded adds the outcome of an inner run to the joint outcome of the inner runs so far.
 func innerSucceeded(so classify.Fact, j *judged) classify.Fact {
 	succeeded := j.succeeded != classify.No && j.Run != nil && judge.NeedsNoAction(j.Run.Outcome)
 	if so == classify.No || !succeeded {
@@ -175,9 +172,8 @@ func innerSucceeded(so classify.Fact, j *judged) classify.Fact {
 	return classify.Yes
 }
 
-// countsFor reports whether the numbers that the run around it announces include its own:
-// they are of one process, which counts what begins under its runs. A run that outlasts the
-// one around it began parts that are in no number.
+// countsFor reports whether the numbers that the run around it announces include its own: both are of one process, which
+// counts the parts that begin under its runs. A run that outlasts the one around it began parts that no number includes.
 func (r *run) countsFor(outer *run) bool {
 	if r.span == nil || outer.span == nil {
 		return false
@@ -188,8 +184,8 @@ func (r *run) countsFor(outer *run) bool {
 		out.Start <= in.Start && in.End <= out.End+trace.ClockGrain
 }
 
-// runItem returns the span of a named run as it is assembled. A run that goes on announces
-// what is here, which is all that there is so far.
+// runItem returns the span of a named run for the judge. An open run announces the parts that are here, which are all that
+// there are so far.
 func (t *Trace) runItem(r *run, within *trace.Inner) *trace.Item {
 	it := &trace.Item{ID: r.id, Role: trace.Run}
 	it.Known.Dialect = dialect.OTelLLM{}
@@ -219,8 +215,8 @@ func (t *Trace) runItem(r *run, within *trace.Inner) *trace.Item {
 	return it
 }
 
-// effectsOf returns what requests did that go on although their run has ended. None of them
-// is counted.
+// effectsOf returns the effects of requests that are still open although their run has ended. They add nothing to the
+// counts.
 func effectsOf(requests []*part, of *run) classify.Effects {
 	run := classify.Run{}
 	for _, p := range requests {
@@ -241,8 +237,8 @@ func effectsOf(requests []*part, of *run) classify.Effects {
 	return e
 }
 
-// RunAttributes returns the verdict on a run as attributes, with the plan to go on if it failed, or
-// none for nil. Their trigger is the client's: a classifier that sees the spans later replaces them.
+// RunAttributes returns the verdict on a run as attributes, with the plan to go on if it failed, or none for nil. Their
+// trigger is the client's: a classifier that reads the spans later replaces them.
 func RunAttributes(d *classify.Diagnosis, plan *classify.Plan) pcommon.Map {
 	span := ptrace.NewSpan()
 	if d != nil {
@@ -255,8 +251,7 @@ func RunAttributes(d *classify.Diagnosis, plan *classify.Plan) pcommon.Map {
 	return span.Attributes()
 }
 
-// PartAttributes returns the verdict on a request or tool that failed as attributes, or none
-// for nil.
+// PartAttributes returns the verdict on a request or tool that failed as attributes, or none for nil.
 func PartAttributes(d *classify.Diagnosis) pcommon.Map {
 	span := ptrace.NewSpan()
 	if d != nil {
@@ -266,7 +261,7 @@ func PartAttributes(d *classify.Diagnosis) pcommon.Map {
 	return span.Attributes()
 }
 
-// putAfter writes how long a retry is to wait.
+// putAfter writes how long a retry has to wait.
 func putAfter(attrs pcommon.Map, d *classify.Diagnosis) {
 	if d.Retry.After > 0 {
 		attrs.PutDouble(string(semconv.RetryAfterKey), d.Retry.After.Seconds())

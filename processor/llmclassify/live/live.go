@@ -1,9 +1,9 @@
-// Package live judges runs of agents that are still going on, with the dialects, the
-// assembling and the rules of the processor llm_classify. Nothing is held or forwarded: the
-// caller gives the spans of a trace as they begin, change and end, and asks at any time.
+// Package live judges runs of agents that are still going on, with the dialects, the assembling and the rules of the
+// processor llm_classify. It neither holds nor forwards spans: the caller sets the spans of a trace as they begin, change
+// and end, and asks for verdicts at any time.
 //
-// A run is judged on what is known of it by now. Once its own span has ended, the verdict is
-// the one that llm_classify gives for the same spans.
+// A run is judged on the facts that are known so far. Once its own span has ended, the verdict equals the verdict of
+// llm_classify for the same spans.
 package live
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Kind is what a span is in a run. The zero value is [KindOther].
+// Kind is the role of a span in a run. The zero value is [KindOther].
 type Kind uint8
 
 // The kinds of spans.
@@ -31,29 +31,29 @@ const (
 	KindRun                 // one run of an agent
 )
 
-// MaxParts is how many spans of a trace are kept. Beyond that the oldest request or tool that
-// has ended is forgotten, and the trace counts as incomplete, see [Trace.SetIncomplete].
+// MaxParts bounds the spans of a trace that are kept. Beyond that the oldest ended request or tool is forgotten, and the
+// trace counts as incomplete, see [Trace.SetIncomplete].
 const MaxParts = 4096
 
 // Span is a span of a trace, as far as it is known.
 type Span struct {
 	ptrace.Span
-	// Kind is what the span is, if its attributes are facts of this project's vocabulary.
-	// With KindOther it is recognised as llm_classify recognises it, by the span and Scope.
+	// Kind is the span's kind, if its attributes are facts of this project's vocabulary. With KindOther the span is
+	// recognised as llm_classify does, by its attributes and Scope.
 	Kind Kind
 	// Scope is the name of the instrumentation scope.
 	Scope string
-	// Service identifies the resource: spans of one service have the same.
+	// Service identifies the resource. It is equal for spans of one service.
 	Service [16]byte
 	// Open: the span has begun, and has not ended.
 	Open bool
 }
 
-// Trace is the spans of one trace that were given so far: one run, or several, which may be
-// within one another. It is not safe for concurrent use.
+// Trace holds the spans of one trace that were set so far: one run, or several, which may be within one another. It is not
+// safe for concurrent use.
 type Trace struct {
 	parts     map[pcommon.SpanID]*part
-	order     []*part                             // in the order in which they were given first
+	order     []*part                             // in the order in which they were first set
 	others    map[pcommon.SpanID]pcommon.SpanID   // the parents of other spans
 	exchanges map[pcommon.SpanID]dialect.Exchange // of HTTP clients, by the span above
 	services  map[[16]byte]*origin.Scope
@@ -82,7 +82,7 @@ func NewTrace() *Trace {
 	}
 }
 
-// partSize is what a part takes beside its facts, in bytes, with its places in the maps.
+// partSize is the memory of a part beside its facts, in bytes, with its places in the maps.
 const partSize = 512
 
 // Bytes estimates the memory of the trace.
@@ -91,20 +91,19 @@ func (t *Trace) Bytes() int { return partSize + t.bytes + 48*len(t.others) + par
 // Parts returns how many requests, tools and runs are kept.
 func (t *Trace) Parts() int { return len(t.order) }
 
-// SetIncomplete says that there were spans which are not here. No verdict is less careful
-// then than it would be with them.
+// SetIncomplete notes that spans of the trace are missing. From then on, no verdict is less careful than it would be with
+// them.
 func (t *Trace) SetIncomplete() { t.incomplete = true }
 
-// Incomplete reports whether there were spans which are not here.
+// Incomplete reports whether spans of the trace are missing.
 func (t *Trace) Incomplete() bool { return t.incomplete }
 
 // registry reads spans of all known instrumentations.
 var registry = dialect.Default()
 
-// Set takes a span, in place of what was given for the same id before, and returns what it
-// is. It reads the span, and does not keep it. A span without an id is no part of a run. The
-// spans of HTTP clients beneath a request are evidence; where there are several, they are to
-// be given before the request.
+// Set adds a span, or replaces the span with the same id, and returns its kind. It reads the span, and does not keep it. A
+// span without an id is no part of a run. The spans of HTTP clients beneath a request are evidence; if there are several,
+// set them before the request.
 func (t *Trace) Set(s Span) Kind {
 	id := s.SpanID()
 	if id.IsEmpty() {
@@ -146,8 +145,8 @@ func (t *Trace) service(key [16]byte) *origin.Scope {
 	return t.services[key]
 }
 
-// makeRoom forgets the oldest request or tool that has ended if there are too many parts, or
-// the oldest part if all of them are runs or open.
+// makeRoom forgets the oldest ended request or tool if there are too many parts, or the oldest part if all are runs or
+// open.
 func (t *Trace) makeRoom() {
 	if len(t.order) < MaxParts {
 		return
@@ -166,8 +165,8 @@ var (
 	roles     = [...]trace.Role{KindRequest: trace.Request, KindTool: trace.Tool, KindRun: trace.Run}
 )
 
-// KindOf returns what an ended span is to llm_classify, by its dialects. It is KindOther for a
-// span that is only a part of the request above it.
+// KindOf returns the kind of an ended span for llm_classify, by its dialects. It is KindOther for a span that is only a
+// part of the request above it.
 func KindOf(resource pcommon.Resource, scope pcommon.InstrumentationScope, span ptrace.Span) Kind {
 	head, _ := registry.In(dialect.ScopeName(resource, scope)).Recognise(span)
 	if head.Part {
@@ -176,8 +175,8 @@ func KindOf(resource pcommon.Resource, scope pcommon.InstrumentationScope, span 
 	return kinds[head.Kind]
 }
 
-// addLink keeps the parent of a span that is no part of a run. What is beneath a span whose
-// parent is not kept may be taken for a run of its own.
+// addLink keeps the parent of a span that is no part of a run. Without that link, the spans beneath it may be taken for a
+// run of their own.
 func (t *Trace) addLink(id, parent pcommon.SpanID) {
 	_, known := t.others[id]
 	switch {
@@ -189,8 +188,8 @@ func (t *Trace) addLink(id, parent pcommon.SpanID) {
 	}
 }
 
-// addExchange takes what the span of an HTTP client shows of the request above it. Of several
-// the last one counts.
+// addExchange adds the evidence in the span of an HTTP client to the request above it. Of several spans the last one
+// counts, see [dialect.Exchange.Compare].
 func (t *Trace) addExchange(span ptrace.Span) {
 	above, x := span.ParentSpanID(), dialect.ReadExchange(span)
 	before, known := t.exchanges[above]
@@ -207,7 +206,7 @@ func (t *Trace) addExchange(span ptrace.Span) {
 	}
 }
 
-// read reads the span and its facts. Exchange: it is of an HTTP client.
+// read reads the span and its facts. It reports whether the span is of an HTTP client.
 func (p *part) read(s Span) (exchange bool) {
 	var head dialect.Head
 	var by dialect.Dialect = dialect.OTelLLM{}
@@ -236,7 +235,7 @@ func (p *part) read(s Span) (exchange bool) {
 	return false
 }
 
-// keepOpen removes what the facts of a span that has not ended say about its end.
+// keepOpen removes the facts about the end from a span that has not ended.
 func keepOpen(facts *dialect.Facts) {
 	switch {
 	case facts.Request != nil:

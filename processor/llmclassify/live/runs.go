@@ -13,19 +13,19 @@ type run struct {
 	span    *part // its own span, or nil
 	named   bool  // a part names it, or its span is here
 	members []*part
-	inner   []*run // that began within it
+	inner   []*run // runs that began within it
 	outer   *run
 
-	// toolsHere, of a run without its earlier parts: whether a tool that ran would be here. Nil for
-	// a run with all its parts, which show it.
+	// toolsHere is set for a run without its earlier parts: whether a tool that ran would be here. It is nil for a run with
+	// all its parts, which show that themselves.
 	toolsHere *bool
 }
 
-// maxDepth bounds a walk upwards, against cycles. What is above a chain that is longer is not
-// known: the trace counts as incomplete.
+// maxDepth bounds a walk upwards, against cycles. If a chain is longer, its upper end is unknown, and the trace counts as
+// incomplete.
 const maxDepth = 128
 
-// runs finds the runs, in the order in which the first span of each was given.
+// runs finds the runs, in the order in which their first spans were set.
 func (t *Trace) runs() []*run {
 	byID := make(map[pcommon.SpanID]*run)
 	var list []*run
@@ -69,8 +69,8 @@ func (r *run) setOuter(outer *run) {
 	}
 }
 
-// owner returns the run of a request or tool: the one that it names, or the nearest one above
-// it. The spans under one parent are one run otherwise, which is not named.
+// owner returns the run of a request or tool: the run that it names, or the nearest run above it. Otherwise the spans under
+// one parent are one run, which is not named.
 func (t *Trace) owner(p *part) (id pcommon.SpanID, named bool) {
 	if !p.item.Run.IsEmpty() {
 		return p.item.Run, true
@@ -149,8 +149,7 @@ func (t *Trace) above(p *part) pcommon.SpanID {
 	return pcommon.SpanID{}
 }
 
-// declaresTools reports whether the run says that it records every tool, or a run around it
-// does.
+// declaresTools reports whether the run, or a run around it, declares that it records every tool.
 func (r *run) declaresTools() bool {
 	for ; r != nil; r = r.outer {
 		if r.span != nil && r.span.item.Known.Facts(noSpan, ofDialect[KindRun]).Run.AnnouncedTools.Observed() {
@@ -186,8 +185,8 @@ func (r *run) count() (requests, tools int) {
 	return requests, tools
 }
 
-// reportsTools reports whether a tool of the run that goes on would be here. One was, and its
-// producer reports what begins: others report a tool once it has ended.
+// reportsTools reports whether a running tool of the run would be here: another one was, and its producer reports tools
+// when they begin. Other producers report a tool after its end.
 func (t *Trace) reportsTools(r *run) bool {
 	return slices.ContainsFunc(r.members, func(p *part) bool {
 		return p.kind == KindTool && (p.facts || t.begins[p.service])

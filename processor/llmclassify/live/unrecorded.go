@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 )
 
-// unrecordedTool is the effects of a tool that was not reported: they are not known.
+// unrecordedTool is the unknown effects of a tool that was not reported.
 var unrecordedTool = func() classify.Effects {
 	e := classify.Judge(&classify.Run{
 		AnnouncedRequests: classify.Counted(0), AnnouncedTools: classify.Counted(1), Tools: []classify.Tool{{}},
@@ -19,8 +19,8 @@ var unrecordedTool = func() classify.Effects {
 	return e
 }()
 
-// ranUnrecorded reports whether calls of the run were executed that none of its tools
-// accounts for: a later request has their output, or may have it.
+// ranUnrecorded reports whether calls of the run were executed without a tool span: a later request has their output, or
+// may have it.
 func (r *run) ranUnrecorded() bool {
 	parts := slices.Clone(r.members)
 	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(a.orderedBy(), b.orderedBy()) })

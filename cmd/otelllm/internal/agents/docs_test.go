@@ -51,7 +51,7 @@ func TestPage(t *testing.T) {
 
 // Each version that is said to be tried is the one that is pinned for the tests.
 func TestVersionsArePinned(t *testing.T) {
-	raw, err := os.ReadFile("../../../../examples/agents/package.json")
+	raw, err := os.ReadFile("../../../../test/agents/package.json")
 	require.NoError(t, err)
 	for _, a := range agents.Table() {
 		if a.Version != "" && a.Name != agents.Generic {

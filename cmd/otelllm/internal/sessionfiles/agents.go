@@ -46,21 +46,24 @@ const (
 var Agents = []*Agent{
 	{
 		Name: Codex, Title: "Codex", Known: codex.Known,
-		Profile: turns.Profile{Agent: "codex", CallsFirst: true, EndsTurns: true, Resume: turns.ResumeMisleads},
-		lines:   func(l *event.Log) lineReader { return codex.New(l) },
+		Profile: turns.Profile{
+			Agent: "codex", CallsFirst: true, EndsTurns: true, Resume: turns.ResumeMisleads,
+			SubAgents: []string{"spawn_agent", "resume_agent", "send_input"},
+		},
+		lines: func(l *event.Log) lineReader { return codex.New(l) },
 	},
 	{
 		Name: Claude, Title: "Claude Code", Known: claude.Known,
-		Profile: turns.Profile{Agent: "claude-code", Resume: turns.ResumeAsks},
+		Profile: turns.Profile{Agent: "claude-code", Resume: turns.ResumeAsks, SubAgents: []string{"Agent", "Task"}},
 		lines:   func(l *event.Log) lineReader { return claude.New(l) },
 	},
 	{
 		Name: OpenCode, Title: "opencode", Known: opencode.Known,
-		Profile: turns.Profile{Agent: "opencode", CallsFirst: true, Resume: turns.ResumeMisleads},
+		Profile: turns.Profile{Agent: "opencode", CallsFirst: true, Resume: turns.ResumeMisleads, SubAgents: []string{"task"}},
 	},
 	{
 		Name: Qwen, Title: "Qwen Code", Known: qwen.Known,
-		Profile: turns.Profile{Agent: "qwen-code", CallsFirst: true, Resume: turns.ResumeSaysRetry},
+		Profile: turns.Profile{Agent: "qwen-code", CallsFirst: true, Resume: turns.ResumeSaysRetry, SubAgents: []string{"agent", "task"}},
 		lines:   func(l *event.Log) lineReader { return qwen.New(l) },
 	},
 	{

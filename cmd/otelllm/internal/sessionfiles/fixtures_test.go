@@ -40,6 +40,7 @@ func logOf(tb testing.TB, a *Agent, raw []byte) *event.Log {
 // readRows reads rows of opencode's database, one a line.
 func readRows(log *event.Log, raw []byte) {
 	r := opencode.New(log)
+	defer r.Close()
 	for line := range bytes.Lines(raw) {
 		var row struct {
 			Table, ID, Version string
@@ -101,6 +102,7 @@ type sessionCase struct {
 	agent *Agent
 	name  string
 	raw   []byte
+	made  bool // by hand
 }
 
 // casesIn returns the recorded sessions below a folder, which has one for each agent.
@@ -113,7 +115,7 @@ func casesIn(tb testing.TB, dir string) (list []sessionCase) {
 		for _, file := range files {
 			raw, err := os.ReadFile(file)
 			require.NoError(tb, err)
-			list = append(list, sessionCase{a, strings.TrimSuffix(filepath.Base(file), ".jsonl"), raw})
+			list = append(list, sessionCase{agent: a, name: strings.TrimSuffix(filepath.Base(file), ".jsonl"), raw: raw})
 		}
 	}
 	return list

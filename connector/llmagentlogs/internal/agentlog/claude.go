@@ -6,12 +6,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Claude Code, as recorded from 2.1.330: testdata of the connector. A rejected call, a refusal
-// and a tool that failed are read as its documentation describes them (code.claude.com/docs,
-// "Monitoring"). All events of a turn share prompt.id, and event.sequence orders those of a
-// process. A request is recorded when it is over: its last attempt, with the number since its
-// stream last broke. Where traces are on, a record has the trace of its turn, and the span of
-// the turn or of the tool.
+// Claude Code, as recorded from 2.1.330: testdata of the connector. A rejected call, a refusal and a tool that failed are
+// read as its documentation describes them (code.claude.com/docs, "Monitoring"). All events of a turn share prompt.id, and
+// event.sequence orders the events of a process. A request is recorded when it is over: its last attempt, with the number
+// since its stream last broke. If traces are on, a record has the trace of its turn, and the span of the turn or of the
+// tool.
 
 const (
 	claudePrefix = "claude_code."
@@ -59,7 +58,7 @@ func readClaude(name string, r *record) (conversation string, ok bool) {
 	return r.id("session.id"), true
 }
 
-// claudeRequest reads what is recorded of each request.
+// claudeRequest reads the facts that are recorded with each request.
 func (r *record) claudeRequest() {
 	e := r.event
 	r.took()
@@ -68,10 +67,9 @@ func (r *record) claudeRequest() {
 	e.Side = beside[r.text("query_source")]
 }
 
-// beside are the sources of the requests that Claude Code makes beside a conversation, or
-// for a tool that reports their failure: names, titles, summaries, guesses. A source that is
-// not known may be the conversation itself, or a subagent. The dialect claude_code of
-// llm_classify has the same list, which a test compares.
+// beside are the sources of requests that Claude Code makes beside a conversation, or for a tool that reports their
+// failure: names, titles, summaries, guesses. An unknown source may be the conversation itself, or a subagent. The dialect
+// claude_code of llm_classify has the same list, which a test compares.
 var beside = map[string]bool{
 	"agent_classifier": true, "agent_namer": true, "agent_summary": true, "auto_dream": true, "auto_mode": true,
 	"auto_mode_critique": true, "auto_mode_setup_propose": true, "away_summary": true, "extract_memories": true,
@@ -81,8 +79,8 @@ var beside = map[string]bool{
 	"subagent_config_classifier": true, "tool_use_summary_generation": true, "web_fetch_apply": true, "web_search_tool": true,
 }
 
-// claudeFailure is the failure of a request. Without a status the connection failed, or the
-// stream broke: which of them is not recorded, so that text may have been shown.
+// claudeFailure returns the failure of a request. Without a status the connection failed or the stream broke; the record
+// does not tell them apart, so that text may have been shown.
 func claudeFailure(status int, message string) Failure {
 	if status >= 400 {
 		return refusal(status, message)
@@ -90,5 +88,5 @@ func claudeFailure(status int, message string) Failure {
 	return brokenStream(message)
 }
 
-// unknownFailure is that of which nothing more is recorded.
+// unknownFailure is a failure without further facts.
 func unknownFailure() Failure { return Failure{Failed: true, End: semconv.StreamEndUnset} }

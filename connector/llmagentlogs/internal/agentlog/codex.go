@@ -10,9 +10,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Codex CLI, as recorded from 0.169.0. Its records have no id of a turn: a turn lasts from
-// one codex.user_prompt to the next one. Where it also exports spans, the records outside
-// of a response's stream carry the ids of the span that they belong to.
+// Codex CLI, as recorded from 0.169.0. Its records have no id of a turn: a turn lasts from one codex.user_prompt to the
+// next one. If Codex also exports spans, the records outside of a response's stream carry the ids of the span that they
+// belong to.
 
 func readCodex(name string, r *record) (conversation string, ok bool) {
 	e := r.event
@@ -24,9 +24,8 @@ func readCodex(name string, r *record) (conversation string, ok bool) {
 	case "codex.user_prompt":
 		e.Kind = Prompt
 	case "codex.api_request":
-		// Recorded for each attempt, when the headers have arrived or it failed. Codex counts
-		// from 0, and from 0 again after a stream that broke and after most HTTP errors: its 0
-		// does not say that there was no attempt before.
+		// Recorded for each attempt, when the headers have arrived or the attempt failed. Codex counts from 0, and from 0
+		// again after a stream that broke and after most HTTP errors: 0 does not prove that there was no attempt before.
 		r.took()
 		e.RequestID = r.id("auth.request_id")
 		e.Status = r.status("http.response.status_code")
@@ -45,7 +44,7 @@ func readCodex(name string, r *record) (conversation string, ok bool) {
 		e.Kind, e.Status = Refused, r.status("http.response.status_code", "status")
 		e.Failure = refusal(e.Status, r.text("error.message"))
 	case "codex.websocket_request":
-		// Recorded when the request was sent, or failed to be.
+		// Recorded when the request was sent, or failed to be sent.
 		r.took()
 		if e.Kind = Began; r.text("success") == "false" {
 			e.Kind, e.Failure = Refused, refusal(0, r.text("error.message"))
@@ -62,7 +61,7 @@ func readCodex(name string, r *record) (conversation string, ok bool) {
 		e.Kind, e.CallID, e.ToolName = Tool, r.id("call_id"), r.code("tool_name")
 		r.outcome("success", "")
 		if e.Outcome == semconv.ToolOutcomeFailed && strings.HasPrefix(r.text("output"), "aborted by user") {
-			e.Outcome = semconv.ToolOutcomeInterrupted // Codex writes that in the place of an output
+			e.Outcome = semconv.ToolOutcomeInterrupted // Codex writes that in place of an output
 		}
 	default:
 		return "", false
@@ -70,9 +69,8 @@ func readCodex(name string, r *record) (conversation string, ok bool) {
 	return r.id("conversation.id"), true
 }
 
-// readCodexStream reads an event of a response. codex.sse_event reports the end of a
-// response apart from its events: with the tokens used, or with an error message, under
-// the kind response.completed both times.
+// readCodexStream reads an event of a response. codex.sse_event reports the end of a response apart from its events: with
+// the tokens used, or with an error message, under the kind response.completed both times.
 func readCodexStream(r *record) bool {
 	e := r.event
 	e.Trace, e.Span = pcommon.TraceID{}, pcommon.SpanID{} // which they mostly lack
@@ -85,7 +83,7 @@ func readCodexStream(r *record) bool {
 		}
 		e.Failure.InBand = e.Failure.Provider != semconv.ProviderErrorKindUnset
 	case failed:
-		return false // what follows says the same
+		return false // a later record says the same
 	case kind == "response.completed" && r.has("input_token_count"):
 		e.Kind = Done
 		r.tokens("input_token_count", "output_token_count")
@@ -96,12 +94,11 @@ func readCodexStream(r *record) bool {
 	return true
 }
 
-// maxCodexError bounds the JSON of a response that failed, in bytes: it repeats the
-// instructions and tools of the request.
+// maxCodexError bounds the JSON of a response that failed, in bytes: it repeats the instructions and tools of the request.
 const maxCodexError = 256 << 10
 
-// codexErrorCode is the code of the error in the event response.failed, whose JSON is the
-// message over HTTP; else it is "". It is only for comparing with known codes.
+// codexErrorCode returns the error code of the event response.failed, whose JSON is the message over HTTP; else "". The
+// code is only for comparing with known codes.
 func codexErrorCode(message string) string {
 	if !strings.HasPrefix(message, "{") || len(message) > maxCodexError {
 		return ""
@@ -119,7 +116,7 @@ func codexErrorCode(message string) string {
 	return event.Response.Error.Code
 }
 
-// codexPart is what an event of the Responses API is a part of.
+// codexPart returns the part of a response that an event of the Responses API reports.
 func codexPart(kind string) Part {
 	kind = strings.TrimPrefix(kind, "response.")
 	switch {

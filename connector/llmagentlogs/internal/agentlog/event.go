@@ -1,9 +1,8 @@
-// Package agentlog reads the log records of coding agents into events: one file for each
-// agent.
+// Package agentlog reads the log records of coding agents into events: one file for each agent.
 //
-// An event has only what its producer records, and nothing of what people, models or tools
-// wrote: no body, prompt, argument or output. Error messages are compared with texts that
-// are fixed in an agent's own source (messages.go), and are never carried over.
+// An event has only facts that its producer records, and no text of people, models or tools: no body, prompt, argument or
+// output. Error messages are compared with texts that are fixed in an agent's own source (messages.go), and are never
+// carried over.
 package agentlog
 
 import (
@@ -33,24 +32,24 @@ func (a Agent) String() string { return names[a] }
 // Names returns the names of all agents.
 func Names() []string { return names[:] }
 
-// Kind is what happened. Events at the same time happened in the order of their kinds.
+// Kind is the kind of an event. Events at the same time happened in the order of their kinds.
 type Kind uint8
 
 // The kinds of events.
 const (
-	// Session says how the conversation is run: Event.Unattended.
+	// Session tells how the conversation is run: Event.Unattended.
 	Session Kind = iota
-	// Prompt begins a turn, unless it names the turn that is open.
+	// Prompt begins a turn, unless it names the open turn.
 	Prompt
 	// Began is the beginning of a model request, or the arrival of its headers.
 	Began
-	// Progress is something in the response of the open request: Event.Part.
+	// Progress is a part of the open request's response: Event.Part.
 	Progress
 	// Done ends the open request; without one, it is a complete request.
 	Done
 	// Refused is a complete request that got no answer.
 	Refused
-	// Cut says that the answer which the last request got was not complete.
+	// Cut tells that the last request's answer was not complete.
 	Cut
 	// Detail adds the transport's code to the last request, which failed.
 	Detail
@@ -62,7 +61,7 @@ const (
 	GaveUp
 	// Ended: the agent says that the turn is over.
 	Ended
-	// GoesOn: it is not over, whatever was said at the same time.
+	// GoesOn: the turn is not over, even if an event at the same time says so.
 	GoesOn
 )
 
@@ -81,15 +80,15 @@ const (
 	ItemEnded
 )
 
-// Failure is how a request failed. The zero value: it did not, as far as is known.
+// Failure is how a request failed. The zero value: no failure is known.
 type Failure struct {
 	Failed   bool
 	End      semconv.StreamEnd
 	Cause    semconv.TransportCause
-	Code     string // the transport's
+	Code     string // of the transport
 	Provider semconv.ProviderErrorKind
 	InBand   bool
-	Fetch    bool // its message is that of a request without a response
+	Fetch    bool // its message is undici's for a request without a response
 	Watchdog semconv.WatchdogKind
 	Abort    semconv.AbortSource
 	Type     string // of the error
@@ -101,8 +100,8 @@ type Event struct {
 	Kind  Kind
 	Agent Agent
 	Time  pcommon.Timestamp // when it was recorded
-	Start pcommon.Timestamp // when what ended at Time began; Time if that is not recorded
-	Seq   int64             // orders events at the same time, where the agent counts them
+	Start pcommon.Timestamp // the beginning of an operation that ended at Time; Time if not recorded
+	Seq   int64             // orders events at the same time, if the agent counts them
 
 	Turn  string // the agent's id of the turn, or ""
 	Trace pcommon.TraceID
@@ -110,8 +109,8 @@ type Event struct {
 
 	Part       Part
 	Unattended bool // no person is asked for approval
-	Rejected   bool // the call was
-	Side       bool // it is not of the conversation itself, such as a request for a title
+	Rejected   bool // the call was rejected
+	Side       bool // not a part of the conversation itself, such as a request for a title
 
 	Model, Provider string
 	Status          int
@@ -126,8 +125,7 @@ type Event struct {
 	ToolErrorType    string
 }
 
-// Size estimates the memory of the event in a list that grows, in bytes: append reserves
-// up to twice as much as is needed.
+// Size estimates the memory of the event in a growing list, in bytes: append reserves up to twice the necessary memory.
 func (e *Event) Size() int {
 	const fixed = 2 * 280
 	return fixed + len(e.Turn) + len(e.Model) + len(e.Provider) + len(e.RequestID) + len(e.Failure.Code) + len(e.Failure.Type) +
@@ -136,11 +134,10 @@ func (e *Event) Size() int {
 
 var seed = maphash.MakeSeed()
 
-// Hash identifies the event: a record that is delivered twice has the same.
+// Hash identifies the event: a record that is delivered twice has the same hash.
 func (e *Event) Hash() uint64 { return maphash.Comparable(seed, *e) }
 
-// Compare orders events by the time at which they happened, and such that nothing depends
-// on the order in which they arrived.
+// Compare orders events by the time at which they happened, independent of the order in which they arrived.
 func Compare(a, b *Event) int {
 	return cmp.Or(
 		cmp.Compare(a.Time, b.Time),

@@ -11,11 +11,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Gemini CLI, as recorded from 0.61.0. The turn is prompt_id. The finish reasons of
-// gemini_cli.api_response are "stop" for every chunk, whatever the provider sent: they say
-// nothing. That an answer was not complete is said by gemini_cli.chat.content_retry after
-// it. Nothing says whether a response asks for a tool, and gemini_cli.tool_call is recorded
-// when the tool has ended. Each call has a trace of its own.
+// Gemini CLI, as recorded from 0.61.0. The turn is prompt_id. The finish reasons of gemini_cli.api_response are "stop" for
+// every chunk, whatever the provider sent: they say nothing. If an answer was not complete, gemini_cli.chat.content_retry
+// follows. No record tells whether a response asks for a tool, and gemini_cli.tool_call is recorded when the tool has
+// ended. Each call has a trace of its own.
 
 func readGemini(name string, r *record) (conversation string, ok bool) {
 	e := r.event
@@ -61,8 +60,8 @@ func readGemini(name string, r *record) (conversation string, ok bool) {
 	case "conversation_finished":
 		e.Kind = Ended
 	case "plan.approval_mode_duration":
-		// The last record of a process. It is also recorded, with approval_mode_switch after
-		// it, when a person or a tool changes the mode.
+		// The last record of a process. It is also recorded, with approval_mode_switch after it, when a person or a tool
+		// changes the mode.
 		if asks, known := r.boolean("interactive"); asks || !known {
 			return "", false
 		}
@@ -75,7 +74,7 @@ func readGemini(name string, r *record) (conversation string, ok bool) {
 	return r.id("session.id"), true
 }
 
-// geminiRequest reads what is recorded of each request.
+// geminiRequest reads the facts that are recorded with each request.
 func (r *record) geminiRequest(model string) {
 	e := r.event
 	e.Model, e.Provider = r.code(model), "gcp.gen_ai"
@@ -84,8 +83,8 @@ func (r *record) geminiRequest(model string) {
 	}
 }
 
-// undiciPatience is how long undici waits for the next byte of a body, by default. It then
-// reports what it reports of a connection that broke: "terminated".
+// undiciPatience is how long undici waits for the next byte of a body, by default. It then reports "terminated", as for a
+// connection that broke.
 const undiciPatience = pcommon.Timestamp(300 * time.Second)
 
 func geminiFailure(e *Event, errorType, message string) Failure {
@@ -109,9 +108,9 @@ func geminiFailure(e *Event, errorType, message string) Failure {
 // maxGeminiError bounds the JSON of an error of the API, in bytes.
 const maxGeminiError = 4 << 10
 
-// geminiCodes are the codes of an error of the API, whose JSON is the message: the reasons
-// of its details, then its status. A reason is more precise: API_KEY_INVALID is an
-// INVALID_ARGUMENT. The codes are only for comparing with known ones.
+// geminiCodes returns the codes of an error of the API, whose JSON is the message: the reasons of its details, then its
+// status. A reason is more precise: API_KEY_INVALID is an INVALID_ARGUMENT. The codes are only for comparing with known
+// ones.
 func geminiCodes(message string) (codes []string) {
 	if len(message) > maxGeminiError {
 		return nil
@@ -128,16 +127,15 @@ func geminiCodes(message string) (codes []string) {
 	var details []struct {
 		Reason string `json:"reason"`
 	}
-	_ = json.Unmarshal(data.Error.Details, &details) // what can be read of them
+	_ = json.Unmarshal(data.Error.Details, &details) // the readable ones
 	for _, detail := range details {
 		codes = append(codes, detail.Reason)
 	}
 	return append(codes, data.Error.Status)
 }
 
-// cutAnswer is an answer that Gemini CLI did not take. Of a stream that ended without a
-// finish reason, as of one with an error in it, it reports NO_FINISH_REASON: which of the
-// two it was is not recorded.
+// cutAnswer is an answer that Gemini CLI did not take. It reports NO_FINISH_REASON for a stream that ended without a finish
+// reason and for a stream with an error in it alike.
 func cutAnswer(code string) Failure {
 	f := unknownFailure()
 	f.Type = code

@@ -8,16 +8,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Error messages are compared with what is fixed in the source of the agents, their HTTP
-// libraries and the operating system. Whatever else is in a message is not looked at.
+// Error messages are compared with texts that are fixed in the source of the agents, their HTTP libraries and the operating
+// system. Nothing else in a message is read.
 
-// maxMessage is how much of a message is looked at.
+// maxMessage bounds the part of a message that is read, in bytes.
 const maxMessage = 1024
 
 func head(message string) string { return message[:min(len(message), maxMessage)] }
 
-// transportTexts are parts of messages of Rust's reqwest and tungstenite, of Node's undici,
-// and of the operating system. The first match is taken.
+// transportTexts are parts of messages of Rust's reqwest and tungstenite, of Node's undici, and of the operating system.
+// The first match is taken.
 var transportTexts = [...]struct {
 	text  string
 	cause semconv.TransportCause
@@ -38,11 +38,11 @@ var transportTexts = [...]struct {
 	{undSocket, semconv.TransportCauseBodyTruncated, undSocket},
 }
 
-// undSocket is undici's code for a connection that the other side closed: within a body, or
-// before a response. One that was reset has ECONNRESET.
+// undSocket is undici's code for a connection that the other side closed: within a body, or before a response. A connection
+// that was reset has ECONNRESET.
 const undSocket = "UND_ERR_SOCKET"
 
-// Explain adds what another record says of the transport.
+// Explain adds the transport's cause that another record has.
 func (f *Failure) Explain(by *Failure) {
 	if !f.Failed || f.Cause != semconv.TransportCauseUnset {
 		return
@@ -55,13 +55,13 @@ func (f *Failure) Explain(by *Failure) {
 // early reports whether it is known that there was no response.
 func (f *Failure) early() bool { return f.End == semconv.StreamEndNoResponse || f.Fetch }
 
-// fetchFailed reports whether a message is undici's for a request that got no response, as
-// it is or as Google's SDK has it.
+// fetchFailed reports whether a message is undici's for a request that got no response, as it is or as Google's SDK wraps
+// it.
 func fetchFailed(message string) bool {
 	return message == "fetch failed" || message == "exception TypeError: fetch failed sending request"
 }
 
-// transportCode is what the name of an error says of the transport.
+// transportCode returns the transport's cause that the name of an error stands for.
 func transportCode(name string) (f Failure) {
 	for i := range transportTexts {
 		if t := &transportTexts[i]; name == t.code {
@@ -96,7 +96,7 @@ func refusal(status int, message string) Failure {
 func brokenStream(message string) Failure {
 	f := unknownFailure()
 	message = head(message)
-	// Codex, codex-rs/protocol: CodexErr::Stream, and what its transports report.
+	// Codex, codex-rs/protocol: CodexErr::Stream, and the messages of its transports.
 	message = strings.TrimPrefix(message, "stream disconnected before completion: ")
 	switch {
 	case strings.HasPrefix(message, "stream closed before response.completed"):
@@ -106,7 +106,7 @@ func brokenStream(message string) Failure {
 		f.End, f.Watchdog = semconv.StreamEndWatchdog, semconv.WatchdogKindIdle
 		return f
 	case strings.HasPrefix(message, "ECONNRESET: The socket connection was closed unexpectedly."):
-		// Bun, in which Claude Code runs, says that of a body that broke off in whatever way.
+		// Bun, in which Claude Code runs, says that for every body that broke off.
 		f.End = semconv.StreamEndReadError
 		return f
 	case strings.HasPrefix(message, "Transport error: network error:"), strings.HasPrefix(message, "IO error:"),

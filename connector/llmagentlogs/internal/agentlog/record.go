@@ -13,8 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Reader reads the records of some agents. Its zero value reads those of all. It keeps
-// nothing, and is safe for concurrent use.
+// Reader reads the records of some agents. Its zero value reads all. It has no state, and is safe for concurrent use.
 type Reader struct {
 	only []string
 }
@@ -22,7 +21,7 @@ type Reader struct {
 // NewReader makes a reader for the agents with these names; none for all.
 func NewReader(agents ...string) Reader { return Reader{only: agents} }
 
-// Read reads a record. It returns false for what is not an event of a conversation.
+// Read reads a record. It returns false for a record that is not an event of a conversation.
 func (r Reader) Read(scope string, lr plog.LogRecord) (e Event, conversation string, ok bool) {
 	name := eventName(lr)
 	var read func(string, *record) (string, bool)
@@ -61,8 +60,8 @@ func (r Reader) Read(scope string, lr plog.LogRecord) (e Event, conversation str
 // maxName is more than the length of any event's name.
 const maxName = 64
 
-// eventName is the name of a record's event: the attribute, which the agents write, before
-// the field, in which some of them have a place in their source.
+// eventName returns the name of a record's event: the attribute, which the agents write, or else the field, which some of
+// them support in their source.
 func eventName(lr plog.LogRecord) string {
 	if v, ok := lr.Attributes().Get("event.name"); ok && v.Type() == pcommon.ValueTypeStr {
 		if name := v.Str(); len(name) <= maxName {
@@ -87,8 +86,7 @@ func (r *record) has(key string) bool {
 	return ok && v.Type() != pcommon.ValueTypeEmpty
 }
 
-// text is a string of one of the words that the reader compares it with. It must not be
-// carried over.
+// text returns a string that the reader compares with known words. It must not be carried over.
 func (r *record) text(key string) string {
 	if v, ok := r.attributes.Get(key); ok && v.Type() == pcommon.ValueTypeStr {
 		return v.Str()
@@ -96,14 +94,13 @@ func (r *record) text(key string) string {
 	return ""
 }
 
-// id is an id that may be recorded, id- and its hash if it is of another form.
+// id returns an id that may be recorded, or id- and its hash if it is of another form.
 func (r *record) id(key string) string { return classify.SanitizeID(r.text(key)) }
 
-// code is a name that others choose: of a model, a tool, a type of error.
+// code returns a name that others choose: of a model, a tool, a type of error.
 func (r *record) code(key string) string { return classify.SanitizeCode(r.text(key)) }
 
-// number is an integer, also one that is written as a string or a double; -1 if it is not
-// recorded.
+// number returns an integer, also one that is written as a string or a double; -1 if it is not recorded.
 func (r *record) number(key string) int64 {
 	v, ok := r.attributes.Get(key)
 	if !ok {
@@ -126,7 +123,7 @@ func (r *record) number(key string) int64 {
 	return max(n, -1)
 }
 
-// boolean is a boolean, also one that is written as a string.
+// boolean returns a boolean, also one that is written as a string.
 func (r *record) boolean(key string) (value, ok bool) {
 	v, ok := r.attributes.Get(key)
 	if !ok {
@@ -142,10 +139,10 @@ func (r *record) boolean(key string) (value, ok bool) {
 	}
 }
 
-// maxDuration is more than what is recorded may have taken.
+// maxDuration is longer than any recorded operation may have taken.
 const maxDuration = 24 * time.Hour
 
-// took sets when what ended with the record began.
+// took sets the beginning of the operation that ended with the record.
 func (r *record) took() {
 	if ms := r.number("duration_ms"); ms > 0 && ms < maxDuration.Milliseconds() {
 		ns := pcommon.Timestamp(ms) * pcommon.Timestamp(time.Millisecond)
@@ -155,7 +152,7 @@ func (r *record) took() {
 	}
 }
 
-// status is an HTTP status, 0 if none is recorded.
+// status returns an HTTP status, 0 if none is recorded.
 func (r *record) status(keys ...string) int {
 	for _, key := range keys {
 		if n := r.number(key); n >= 100 && n < 600 {
@@ -165,8 +162,8 @@ func (r *record) status(keys ...string) int {
 	return 0
 }
 
-// attempt is the number of an attempt, 1 for the first, of an agent that gives the first one
-// this number. It is 0 if none is recorded.
+// attempt returns the number of an attempt, 1 for the first; the argument is the agent's own number of the first one. It
+// returns 0 if none is recorded.
 func (r *record) attempt(first int64) int {
 	const most = 1000
 	n := r.number("attempt")
@@ -176,7 +173,7 @@ func (r *record) attempt(first int64) int {
 	return int(min(n-first+1, most))
 }
 
-// tokens sets the usage of a response, where it is recorded.
+// tokens sets the usage of a response, if it is recorded.
 func (r *record) tokens(input, output string) {
 	r.event.InputTokens, r.event.OutputTokens = r.number(input), r.number(output)
 }

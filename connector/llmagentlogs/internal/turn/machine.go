@@ -11,8 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Machine follows one conversation. A new one needs only the agent and the id.
-// It is not safe for concurrent use.
+// Machine follows one conversation. A new one needs only the agent and the id. It is not safe for concurrent use.
 type Machine struct {
 	Agent        agentlog.Agent
 	Conversation string
@@ -21,47 +20,47 @@ type Machine struct {
 	unattended bool
 	provider   string
 	turn       *turn
-	past       *turn // the last one that ended
+	past       *turn // the last turn that ended
 }
 
-// state is what the last part of a turn leaves behind.
+// state is the state of a turn after its last part.
 type state uint8
 
 const (
 	begun     state = iota // nothing but the prompt
 	open                   // a request without an end
-	completed              // the last request got its whole response; what was in it is not known
-	answered               // its response was the answer
-	calling                // its response asks for tools, which may run
+	completed              // the last request got its whole response, whose content is unknown
+	answered               // the last response was the answer
+	calling                // the last response asks for tools, which may run
 	failed                 // the last request failed
 	acted                  // a tool ended, and its output has to go to the model
 )
 
-// call is a call of a tool that was approved.
+// call is an approved call of a tool.
 type call struct{ id, tool string }
 
 func (c call) is(e *agentlog.Event) bool { return c == call{e.CallID, e.ToolName} }
 
-// turn is the turn that is open. Memory does not grow with its length.
+// turn is an open turn. Its memory does not grow with its length.
 type turn struct {
 	Place
 	start, last pcommon.Timestamp
-	handled     pcommon.Timestamp // the time of the latest event that was handled
+	handled     pcommon.Timestamp // time of the latest event that was handled
 	requests    int
 	parts       int
 	state       state
 	open        *Request          // without an end
-	held        *Request          // with an end that what follows may revoke
+	held        *Request          // with an end that a later event may revoke
 	caller      string            // the id of the request that made the last call
 	rejected    []agentlog.Event  // decisions against calls that may yet have a result
-	calls       []call            // those that were approved and have no result
+	calls       []call            // approved calls without a result
 	decided     bool              // there was a decision on a call since the last request began
-	responseAt  pcommon.Timestamp // when the last response ended
-	ended       bool              // the agent says that it is over, and nothing came after that
+	responseAt  pcommon.Timestamp // end of the last response
+	ended       bool              // the agent says that the turn is over, and no event came after that
 	failure     *agentlog.Failure // of the last request, if it failed
 	gaveUp      bool              // the agent does not try the last request again
-	lossy       bool              // records of it are missing, or came too late
-	reported    bool              // it ended before, and its run was reported
+	lossy       bool              // records of the turn are missing, or came too late
+	reported    bool              // the turn ended before, and its run was reported
 	named       pcommon.TraceID   // the trace that the prompt's record names, joined or not
 }
 
@@ -84,8 +83,7 @@ func (m *Machine) Bytes() int {
 	return n
 }
 
-// Handle takes the next event. It reports whether the event belongs to a turn: what comes
-// before the first prompt does not.
+// Handle takes the next event. It reports whether the event belongs to a turn: an event before the first prompt does not.
 func (m *Machine) Handle(e *agentlog.Event, to Sink) bool {
 	switch e.Kind {
 	case agentlog.Session:
@@ -108,7 +106,7 @@ func (m *Machine) Handle(e *agentlog.Event, to Sink) bool {
 		t.last = max(t.last, e.Time)
 		return true
 	}
-	t.lossy = t.lossy || e.Time < t.handled // it is too late: what it changes is not known
+	t.lossy = t.lossy || e.Time < t.handled // an event that is too late may change anything
 	t.last, t.handled = max(t.last, e.Time), max(t.handled, e.Time)
 	event := *e
 	event.Provider = cmp.Or(event.Provider, m.provider)
@@ -117,8 +115,8 @@ func (m *Machine) Handle(e *agentlog.Event, to Sink) bool {
 	return true
 }
 
-// prompt begins a turn, which ends the one before. A prompt in the trace or with the id of
-// the open turn belongs to that: people may write while the agent works.
+// prompt begins a turn, which ends the one before. A prompt with the id or in the trace of the open turn belongs to that
+// turn: people may write while the agent works.
 func (m *Machine) prompt(e *agentlog.Event, to Sink) {
 	key := e.Turn
 	if key == "" && !e.Trace.IsEmpty() {
@@ -145,24 +143,23 @@ func (m *Machine) prompt(e *agentlog.Event, to Sink) {
 	}
 }
 
-// Waits is what an open turn waits for.
+// Waits is the next event that an open turn waits for.
 type Waits uint8
 
-// What an open turn waits for.
+// The values of [Waits].
 const (
 	// ForNothing: no turn is open.
 	ForNothing Waits = iota
-	// ForNothingMore: the agent has given up, or says that the turn is over, and only records
-	// of what was before may come.
+	// ForNothingMore: the agent has given up, or says that the turn is over. Only records of earlier events may come.
 	ForNothingMore
-	// ForAttempt: nothing goes on, as far as is known; the next record would be an attempt
-	// of what failed, or nothing is due.
+	// ForAttempt: nothing is known to go on. The next record would be another attempt of the failed request, or nothing is
+	// due.
 	ForAttempt
-	// ForWork: a request, a tool, a person, or what cannot be told from them.
+	// ForWork: a request, a tool or a person, which may be indistinguishable.
 	ForWork
 )
 
-// Waits returns what the open turn waits for.
+// Waits returns the next event that the open turn waits for.
 func (m *Machine) Waits() Waits {
 	switch t := m.turn; {
 	case t == nil:
@@ -188,12 +185,12 @@ func (m *Machine) Silent(to Sink) {
 		// An agent that fails loses its last records, one that ends well does not.
 		m.close(semconv.RunEndIdle, to)
 	default:
-		m.close(semconv.RunEndUnclear, to) // what went on is not known
+		m.close(semconv.RunEndUnclear, to) // a request, a tool or a person may have gone on
 	}
 }
 
-// Stop ends the open turn, if there is one, because no more records will be read. What is
-// not certain by then is not claimed.
+// Stop ends the open turn, if there is one, because no more records will be read. It claims no outcome that is not certain
+// by then.
 func (m *Machine) Stop(by semconv.RunEnd, to Sink) {
 	switch w := m.Waits(); {
 	case w == ForNothing:
@@ -204,8 +201,8 @@ func (m *Machine) Stop(by semconv.RunEnd, to Sink) {
 	}
 }
 
-// maxExit is how soon after its last response an agent says that the turn is over, if the
-// response was the answer. Later, it may have been stopped while a tool ran.
+// maxExit bounds the time from the answer to the record that the turn is over. If that comes later, the agent may have been
+// stopped while a tool ran.
 const maxExit = pcommon.Timestamp(time.Second)
 
 // over ends the open turn, if there is one, because it is over.
@@ -228,16 +225,15 @@ func (m *Machine) over(to Sink) {
 	m.close(by, to)
 }
 
-// Lost says that records of the conversation are missing: nothing is claimed of the turn
-// that is open. What follows may be of a turn whose prompt is missing, so the past one does
-// not go on.
+// Lost notes that records of the conversation are missing: no outcome is claimed for the open turn. Later records may
+// belong to a turn whose prompt is missing, so the past turn does not go on.
 func (m *Machine) Lost() {
 	if m.past = nil; m.turn != nil {
 		m.turn.lossy = true
 	}
 }
 
-// close reports what is left of the open turn, and the turn itself.
+// close reports the unreported requests and rejections of the open turn, and then the turn itself.
 func (m *Machine) close(by semconv.RunEnd, to Sink) {
 	t := m.turn
 	m.turn, m.past = nil, t

@@ -1,5 +1,5 @@
-// Package turn follows the turns of one conversation of an agent: events in, the parts of
-// runs out. It is pure: it knows no clock and no spans, and keeps little of what is over.
+// Package turn follows the turns of one conversation of an agent: events in, the parts of runs out. It is pure: it knows no
+// clock and no spans, and keeps little of a turn that is over.
 package turn
 
 import (
@@ -13,16 +13,15 @@ import (
 type Place struct {
 	Agent        agentlog.Agent
 	Conversation string
-	// Key identifies the turn within the conversation, also if its records come again.
+	// Key identifies the turn within the conversation. Repeated records give the same key.
 	Key string
-	// Trace and Above are the agent's own trace, and the span that began the turn there;
-	// empty if it exports none.
+	// Trace and Above are the agent's own trace, and the span that began the turn there; empty if the agent exports none.
 	Trace pcommon.TraceID
 	Above pcommon.SpanID
 }
 
-// Request is one attempt of a model request. A count of zero means that nothing was observed,
-// not that there was nothing: an agent may lose records.
+// Request is one attempt of a model request. A count of zero means that nothing was observed, not that there was nothing:
+// an agent may lose records.
 type Request struct {
 	Start, End pcommon.Timestamp
 	Above      pcommon.SpanID // the agent's own span, or empty
@@ -40,9 +39,9 @@ type Request struct {
 
 	InputTokens, OutputTokens int64 // -1 if not recorded
 
-	events     int  // in its response
+	events     int  // number of events in its response
 	inItem     bool // an item of its output has begun
-	endsInText bool // the last item of its output, as far as is recorded
+	endsInText bool // the last recorded item of its output is text
 	ran        bool // a tool ended before its response did
 }
 
@@ -61,11 +60,11 @@ type Run struct {
 	Start, End pcommon.Timestamp
 	EndedBy    semconv.RunEnd
 	Requests   int
-	ErrorType  string // of the request on which it ended
+	ErrorType  string // of the request that ended it
 }
 
-// Sink takes the parts of runs, in the order in which they ended; a run after its parts.
-// A run without parts is not reported.
+// Sink takes the parts of runs, in the order in which they ended; a run after its parts. A run without parts is not
+// reported.
 type Sink interface {
 	Request(Place, *Request)
 	Tool(Place, *Tool)

@@ -27,7 +27,7 @@ func (r *Request) progress(e *agentlog.Event) {
 	case agentlog.ItemBegan:
 		r.inItem, r.endsInText = true, false
 	case agentlog.ItemEnded:
-		if !r.inItem { // nothing else of it is recorded
+		if !r.inItem { // no other part of the item is recorded
 			r.endsInText = false
 		}
 		r.inItem = false

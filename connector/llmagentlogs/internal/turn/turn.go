@@ -45,7 +45,7 @@ func (t *turn) handle(e *agentlog.Event, to Sink) {
 	}
 }
 
-// describe adds what an event records of its request.
+// describe adds the facts of an event to its request.
 func (t *turn) describe(r *Request, e *agentlog.Event) {
 	if r.Above.IsEmpty() && e.Trace == t.Trace {
 		r.Above = e.Span
@@ -67,8 +67,8 @@ func (t *turn) describe(r *Request, e *agentlog.Event) {
 	r.End = max(r.End, e.Time)
 }
 
-// done ends the open request. If the event is a complete request, as all of Claude Code are,
-// a request that is still open is reported without an end.
+// done ends the open request. If the event is a complete request, as all of Claude Code are, a request that is still open
+// is reported without an end.
 func (t *turn) done(e *agentlog.Event, to Sink) {
 	r := t.open
 	if r == nil && e.Kind == agentlog.Done && e.Agent == agentlog.Codex {
@@ -108,8 +108,8 @@ func (t *turn) done(e *agentlog.Event, to Sink) {
 	}
 }
 
-// responded sets what a request that ended leaves behind. Where the records do not show what
-// was in a complete response, it may have asked for a tool.
+// responded sets the state after a request that ended. If the records do not show the content of a complete response, it
+// may have asked for a tool.
 func (t *turn) responded(r *Request, e *agentlog.Event) {
 	codex := e.Agent == agentlog.Codex // whose calls are all of the last request
 	called := r.InputsBegan+r.InputsCompleted > 0 || codex && (t.decided || r.ran)
@@ -130,8 +130,8 @@ func (t *turn) responded(r *Request, e *agentlog.Event) {
 	}
 }
 
-// decide notes a decision on a call. Before its result, which only comes when the tool has
-// ended, it is all that shows that a tool runs.
+// decide notes a decision on a call. Before its result, which only comes when the tool has ended, it is the only sign that
+// a tool runs.
 func (t *turn) decide(e *agentlog.Event) {
 	t.decided = true
 	switch {
@@ -141,15 +141,14 @@ func (t *turn) decide(e *agentlog.Event) {
 	case len(t.calls) < maxCalls:
 		t.calls = append(t.calls, call{e.CallID, e.ToolName})
 	default:
-		t.lossy = true // which tools run is no longer known
+		t.lossy = true // there may be more running tools than calls has
 	}
 	if t.state == answered || t.state == completed {
 		t.state = calling
 	}
 }
 
-// called notes that the request with the id of the event asked for a tool. The request may
-// be recorded later.
+// called notes that the request with the id of the event asked for a tool. The request may be recorded later.
 func (t *turn) called(e *agentlog.Event) {
 	t.caller = e.RequestID
 	if r := t.held; r != nil && r.RequestID != "" && r.RequestID == t.caller && !r.Failure.Failed {
@@ -157,8 +156,8 @@ func (t *turn) called(e *agentlog.Event) {
 	}
 }
 
-// decidedSince removes and returns the rejections since a request of Claude Code began. They
-// are of its own calls: a request is recorded when it is over.
+// decidedSince removes and returns the rejections since a request of Claude Code began. They are of its own calls: a
+// request is recorded when it is over.
 func (t *turn) decidedSince(e *agentlog.Event) (early []agentlog.Event) {
 	if e.Agent != agentlog.ClaudeCode {
 		return nil
@@ -178,7 +177,7 @@ const (
 	finishCompleted = "completed"
 )
 
-// final reports whether nothing that follows the end of a request can change it.
+// final reports whether no later event can change the end of a request.
 func final(e *agentlog.Event) bool { return e.Agent == agentlog.Codex }
 
 // cut corrects the end of the last request: its answer was not complete.
@@ -195,7 +194,7 @@ func (t *turn) cut(e *agentlog.Event) {
 	t.state, t.failure = failed, &r.Failure
 }
 
-// settle reports the last request that ended, whose end is final now.
+// settle reports the last request that ended. From now on its end is final.
 func (t *turn) settle(to Sink) {
 	if t.held == nil {
 		return
@@ -204,7 +203,7 @@ func (t *turn) settle(to Sink) {
 	t.held = nil
 }
 
-// flush reports the requests that are not reported yet, also one without an end.
+// flush reports the unreported requests, also one without an end.
 func (t *turn) flush(to Sink) {
 	t.settle(to)
 	if t.open != nil {
@@ -251,7 +250,7 @@ func (t *turn) tool(e *agentlog.Event, to Sink) {
 	to.Tool(t.Place, &tool)
 }
 
-// reject reports the calls that were rejected, and have no result.
+// reject reports rejected calls without a result.
 func (t *turn) reject(to Sink) {
 	for i := range t.rejected {
 		e := &t.rejected[i]

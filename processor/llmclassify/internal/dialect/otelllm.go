@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -49,100 +50,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 	// An empty list was observed to be empty; a missing one was not observed.
 	r.Start, r.End = at(span.StartTimestamp()), at(span.EndTimestamp())
 	for key, v := range span.Attributes().All() {
-		switch key {
-		case string(semconv.RequestAttemptKey):
-			r.Attempt = count(v).N()
-		case string(semconv.RequestProviderToolsKey):
-			r.ProviderTools = list(v, lists)
-		case string(semconv.RequestBackgroundKey):
-			r.Background = notFalse(v)
-		case string(semconv.HistoryToolCallsKey):
-			r.HistoryCalls = idList(v, lists)
-		case string(semconv.HistoryToolOutputsKey):
-			r.HistoryOutputs = idList(v, lists)
-		case string(semconv.HistoryEndsWithOutputsKey):
-			r.HistoryEndsWithOutputs = boolean(v)
-		case string(otelsemconv.GenAIRequestMaxTokensKey):
-			r.MaxTokens = count(v)
-		case string(otelsemconv.GenAIUsageOutputTokensKey):
-			r.OutputTokens = count(v)
-
-		case string(semconv.StreamPhaseKey):
-			r.Phase = enum(v, semconv.ParsePhase)
-		case string(semconv.StreamEndKey):
-			r.Ended = enum(v, semconv.ParseStreamEnd)
-		case string(semconv.StreamUnreadKey):
-			r.Unread = notFalse(v)
-		case string(semconv.StreamEventsKey):
-			r.Events = count(v)
-		case string(semconv.StreamTextChunksKey):
-			r.Text = count(v)
-		case string(semconv.StreamReasoningChunksKey):
-			r.Reasoning = count(v)
-		case string(semconv.StreamToolInputsStartedKey):
-			r.ToolInputsStarted = count(v)
-		case string(semconv.StreamToolInputsCompletedKey):
-			r.ToolInputsCompleted = count(v)
-		case string(semconv.StreamToolInputsInvalidKey):
-			r.ToolInputsInvalid = count(v)
-		case string(semconv.StreamToolCallsKey):
-			r.ToolCalls = count(v)
-		case string(semconv.StreamToolCallIDsKey):
-			r.CallIDs = idList(v, lists)
-		case string(semconv.StreamToolCallNamesKey):
-			r.CallNames = list(v, lists)
-		case string(semconv.StreamOpenToolCallIDsKey):
-			r.OpenCallIDs = idList(v, lists)
-		case string(semconv.StreamProviderToolsStartedKey):
-			r.ProviderToolsStarted = count(v)
-		case string(semconv.StreamProviderToolsKey):
-			r.ProviderToolTypes = list(v, lists)
-		case string(semconv.StreamTimeToHeadersKey):
-			r.TimeToHeaders = seconds(v)
-		case string(semconv.StreamLastProgressKey):
-			r.LastProgress = seconds(v)
-		case string(semconv.StreamLongestGapKey):
-			r.LongestGap = seconds(v)
-
-		case string(semconv.ConnectionReusedKey):
-			r.Connection.Reused = fact(v)
-		case string(semconv.ConnectionIdleKey):
-			r.Connection.Idle = seconds(v)
-		case string(otelsemconv.NetworkProtocolVersionKey):
-			r.Connection.Protocol = codeValue(v)
-		case string(semconv.TransportStageKey):
-			r.Transport.Stage = enum(v, semconv.ParseTransportStage)
-		case string(semconv.TransportCauseKey):
-			r.Transport.Cause = enum(v, semconv.ParseTransportCause)
-		case string(semconv.TransportCodeKey):
-			r.Transport.Code = codeValue(v)
-		case string(semconv.ProviderErrorKindKey):
-			r.Provider.Kind = enumOr(v, semconv.ParseProviderErrorKind, semconv.ProviderErrorKindUnknown)
-		case string(semconv.ProviderErrorCodeKey):
-			r.Provider.Code = codeValue(v)
-		case string(semconv.ProviderErrorInBandKey):
-			r.Provider.InBand = boolean(v)
-		case string(semconv.ProviderErrorHistoryKey):
-			r.Provider.History = enum(v, semconv.ParseProviderErrorHistory)
-		case string(semconv.ProviderErrorIntermediaryKey):
-			r.Provider.Intermediary = boolean(v)
-		case string(semconv.AbortSourceKey):
-			r.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
-		case string(semconv.AbortReasonKey):
-			r.Abort.Reason = codeValue(v)
-		case string(semconv.WatchdogKindKey):
-			if r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind); r.Watchdog.Kind == semconv.WatchdogKindUnset && r.Abort.Source == semconv.AbortSourceUnset {
-				r.Abort.Source = semconv.AbortSourceUnknown // what stopped it is not known here
-			}
-		case string(semconv.WatchdogLimitKey):
-			r.Watchdog.Limit = seconds(v)
-		case string(semconv.RetryAfterKey):
-			r.RetryAfter = seconds(v)
-
-		case string(otelsemconv.HTTPResponseStatusCodeKey):
-			r.Status = status(v)
-		case string(otelsemconv.GenAIResponseFinishReasonsKey):
-			r.Finish = classify.ParseFinish(finishReasons(v, lists))
+		if !ownStream(r, key, v, lists) && !ownFailure(r, key, v) {
+			ownCall(r, key, v, lists)
 		}
 	}
 	if r.Ended != semconv.StreamEndUnset {
@@ -154,6 +63,120 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 	case r.Ended == semconv.StreamEndTerminalEvent:
 		r.Failed = classify.No // UNSET is success then; without it an abort is UNSET, too
 	}
+}
+
+// ownCall reads what was asked, and how HTTP and the provider answered.
+func ownCall(r *classify.Request, key string, v pcommon.Value, lists *Lists) {
+	switch key {
+	case string(semconv.RequestAttemptKey):
+		r.Attempt = count(v).N()
+	case string(semconv.RequestProviderToolsKey):
+		r.ProviderTools = list(v, lists)
+	case string(semconv.RequestBackgroundKey):
+		r.Background = notFalse(v)
+	case string(semconv.HistoryToolCallsKey):
+		r.HistoryCalls = idList(v, lists)
+	case string(semconv.HistoryToolOutputsKey):
+		r.HistoryOutputs = idList(v, lists)
+	case string(semconv.HistoryEndsWithOutputsKey):
+		r.HistoryEndsWithOutputs = boolean(v)
+	case string(otelsemconv.GenAIRequestMaxTokensKey):
+		r.MaxTokens = count(v)
+	case string(otelsemconv.GenAIUsageOutputTokensKey):
+		r.OutputTokens = count(v)
+	case string(otelsemconv.NetworkProtocolVersionKey):
+		r.Connection.Protocol = codeValue(v)
+	case string(otelsemconv.HTTPResponseStatusCodeKey):
+		r.Status = status(v)
+	case string(otelsemconv.GenAIResponseFinishReasonsKey):
+		r.Finish = classify.ParseFinish(finishReasons(v, lists))
+	}
+}
+
+// ownStream reads an attribute of a response's stream. It reports whether it is one.
+func ownStream(r *classify.Request, key string, v pcommon.Value, lists *Lists) bool {
+	switch key {
+	case string(semconv.StreamPhaseKey):
+		r.Phase = enum(v, semconv.ParsePhase)
+	case string(semconv.StreamEndKey):
+		r.Ended = enum(v, semconv.ParseStreamEnd)
+	case string(semconv.StreamUnreadKey):
+		r.Unread = notFalse(v)
+	case string(semconv.StreamEventsKey):
+		r.Events = count(v)
+	case string(semconv.StreamTextChunksKey):
+		r.Text = count(v)
+	case string(semconv.StreamReasoningChunksKey):
+		r.Reasoning = count(v)
+	case string(semconv.StreamToolInputsStartedKey):
+		r.ToolInputsStarted = count(v)
+	case string(semconv.StreamToolInputsCompletedKey):
+		r.ToolInputsCompleted = count(v)
+	case string(semconv.StreamToolInputsInvalidKey):
+		r.ToolInputsInvalid = count(v)
+	case string(semconv.StreamToolCallsKey):
+		r.ToolCalls = count(v)
+	case string(semconv.StreamToolCallIDsKey):
+		r.CallIDs = idList(v, lists)
+	case string(semconv.StreamToolCallNamesKey):
+		r.CallNames = list(v, lists)
+	case string(semconv.StreamOpenToolCallIDsKey):
+		r.OpenCallIDs = idList(v, lists)
+	case string(semconv.StreamProviderToolsStartedKey):
+		r.ProviderToolsStarted = count(v)
+	case string(semconv.StreamProviderToolsKey):
+		r.ProviderToolTypes = list(v, lists)
+	case string(semconv.StreamTimeToHeadersKey):
+		r.TimeToHeaders = seconds(v)
+	case string(semconv.StreamLastProgressKey):
+		r.LastProgress = seconds(v)
+	case string(semconv.StreamLongestGapKey):
+		r.LongestGap = seconds(v)
+	default:
+		return false
+	}
+	return true
+}
+
+// ownFailure reads an attribute of the connection, or of what stopped the request. It reports whether it is one.
+func ownFailure(r *classify.Request, key string, v pcommon.Value) bool {
+	switch key {
+	case string(semconv.ConnectionReusedKey):
+		r.Connection.Reused = fact(v)
+	case string(semconv.ConnectionIdleKey):
+		r.Connection.Idle = seconds(v)
+	case string(semconv.TransportStageKey):
+		r.Transport.Stage = enum(v, semconv.ParseTransportStage)
+	case string(semconv.TransportCauseKey):
+		r.Transport.Cause = enum(v, semconv.ParseTransportCause)
+	case string(semconv.TransportCodeKey):
+		r.Transport.Code = codeValue(v)
+	case string(semconv.ProviderErrorKindKey):
+		r.Provider.Kind = enumOr(v, semconv.ParseProviderErrorKind, semconv.ProviderErrorKindUnknown)
+	case string(semconv.ProviderErrorCodeKey):
+		r.Provider.Code = codeValue(v)
+	case string(semconv.ProviderErrorInBandKey):
+		r.Provider.InBand = boolean(v)
+	case string(semconv.ProviderErrorHistoryKey):
+		r.Provider.History = enum(v, semconv.ParseProviderErrorHistory)
+	case string(semconv.ProviderErrorIntermediaryKey):
+		r.Provider.Intermediary = boolean(v)
+	case string(semconv.AbortSourceKey):
+		r.Abort.Source = enumOr(v, semconv.ParseAbortSource, semconv.AbortSourceUnknown)
+	case string(semconv.AbortReasonKey):
+		r.Abort.Reason = codeValue(v)
+	case string(semconv.WatchdogKindKey):
+		if r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind); r.Watchdog.Kind == semconv.WatchdogKindUnset && r.Abort.Source == semconv.AbortSourceUnset {
+			r.Abort.Source = semconv.AbortSourceUnknown // what stopped it is not known here
+		}
+	case string(semconv.WatchdogLimitKey):
+		r.Watchdog.Limit = seconds(v)
+	case string(semconv.RetryAfterKey):
+		r.RetryAfter = seconds(v)
+	default:
+		return false
+	}
+	return true
 }
 
 func ownTool(span ptrace.Span, t *classify.Tool) {

@@ -127,70 +127,7 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
 			continue
 		}
-		switch key {
-		case string(otelsemconv.GenAIOperationNameKey):
-			s.operation = shortString(v)
-		case string(otelsemconv.McpMethodNameKey):
-			if shortString(v) == mcpToolCall {
-				s.marks |= markMCPCall
-			}
-
-		case string(semconv.StreamEndKey), string(semconv.StreamPhaseKey):
-			s.marks |= markOwnRequest
-		case string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey):
-			s.marks |= markOwnTool
-		case string(semconv.RunRequestsKey):
-			s.requests = count(v)
-			s.marks |= markOwnRun
-		case string(semconv.RunToolsKey):
-			s.tools = count(v)
-			s.marks |= markOwnRun
-		case string(semconv.RunIDKey):
-			s.run = spanID(v)
-		case string(semconv.RunInferredKey):
-			s.inferred = boolean(v)
-
-		case string(otelsemconv.GenAIConversationIDKey):
-			s.session = v.Str()
-		case keySessionID:
-			if s.session == "" {
-				s.session = v.Str()
-			}
-		case string(otelsemconv.GenAIResponseIDKey):
-			s.response = v.Str()
-
-		case keyOpenInferenceKind:
-			s.openInference = shortString(v)
-			s.marks |= markOpenInference
-		case keyVercelOperation:
-			s.vercel = shortString(v)
-			s.marks |= markVercel
-		case keyGraphNode:
-			s.marks |= markGraphNode
-		case keyTraceloopKind:
-			s.traceloop = shortString(v)
-			s.marks |= markOpenLLMetry
-		case keyLLMRequestType:
-			s.requestType = shortString(v)
-			s.marks |= markOpenLLMetry
-		case keyLLMStreaming, keyGenAIStreaming:
-			s.marks |= markOpenLLMetry
-		case keyGenAIIsStream, keyTimeToFirstToken:
-			s.marks |= markGoCompile
-		case keyAnthropicStop, keyAnthropicRequest:
-			s.marks |= markAnthropic
-
-		case string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod:
-			s.marks |= markHTTPMethod
-		case string(otelsemconv.URLFullKey), keyOldHTTPURL:
-			s.url = v.Str()
-			s.marks |= markHTTPTarget
-		case string(otelsemconv.ServerAddressKey), keyOldHTTPHost:
-			s.marks |= markHTTPTarget
-
-		default:
-			s.judged = s.judged || verdictattr.Is(key)
-		}
+		s.attribute(key, v)
 	}
 	if s.name == nameADKMerged || in == scopeClaudeCode {
 		s.operation = "" // not one
@@ -199,6 +136,81 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 	}
 	if !s.run.IsEmpty() && runElsewhere(span, s.run) {
 		s.run, s.inferred = pcommon.SpanID{}, false
+	}
+}
+
+// attribute reads one of scannedKeys or of a verdict: first those of the conventions and of this project.
+func (s *AttributeScan) attribute(key string, v pcommon.Value) {
+	switch key {
+	case string(otelsemconv.GenAIOperationNameKey):
+		s.operation = shortString(v)
+	case string(otelsemconv.McpMethodNameKey):
+		if shortString(v) == mcpToolCall {
+			s.marks |= markMCPCall
+		}
+
+	case string(semconv.StreamEndKey), string(semconv.StreamPhaseKey):
+		s.marks |= markOwnRequest
+	case string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey):
+		s.marks |= markOwnTool
+	case string(semconv.RunRequestsKey):
+		s.requests = count(v)
+		s.marks |= markOwnRun
+	case string(semconv.RunToolsKey):
+		s.tools = count(v)
+		s.marks |= markOwnRun
+	case string(semconv.RunIDKey):
+		s.run = spanID(v)
+	case string(semconv.RunInferredKey):
+		s.inferred = boolean(v)
+
+	case string(otelsemconv.GenAIConversationIDKey):
+		s.session = v.Str()
+	case keySessionID:
+		if s.session == "" {
+			s.session = v.Str()
+		}
+	case string(otelsemconv.GenAIResponseIDKey):
+		s.response = v.Str()
+
+	case string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod:
+		s.marks |= markHTTPMethod
+	case string(otelsemconv.URLFullKey), keyOldHTTPURL:
+		s.url = v.Str()
+		s.marks |= markHTTPTarget
+	case string(otelsemconv.ServerAddressKey), keyOldHTTPHost:
+		s.marks |= markHTTPTarget
+
+	default:
+		s.dialectAttribute(key, v)
+	}
+}
+
+// dialectAttribute reads one of a single instrumentation, or of a verdict.
+func (s *AttributeScan) dialectAttribute(key string, v pcommon.Value) {
+	switch key {
+	case keyOpenInferenceKind:
+		s.openInference = shortString(v)
+		s.marks |= markOpenInference
+	case keyVercelOperation:
+		s.vercel = shortString(v)
+		s.marks |= markVercel
+	case keyGraphNode:
+		s.marks |= markGraphNode
+	case keyTraceloopKind:
+		s.traceloop = shortString(v)
+		s.marks |= markOpenLLMetry
+	case keyLLMRequestType:
+		s.requestType = shortString(v)
+		s.marks |= markOpenLLMetry
+	case keyLLMStreaming, keyGenAIStreaming:
+		s.marks |= markOpenLLMetry
+	case keyGenAIIsStream, keyTimeToFirstToken:
+		s.marks |= markGoCompile
+	case keyAnthropicStop, keyAnthropicRequest:
+		s.marks |= markAnthropic
+	default:
+		s.judged = s.judged || verdictattr.Is(key)
 	}
 }
 

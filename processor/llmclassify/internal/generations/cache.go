@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Cache is a map that forgets. To get an entry counts as adding it again, to peek at it does
-// not. It is not safe for concurrent use.
+// Cache is a map that forgets old entries. Get renews an entry as if it had been added again, Peek does not. It is not safe
+// for concurrent use.
 type Cache[K comparable, V any] struct {
-	// SizeOf is what an entry counts toward the limit; 1 where it is nil.
+	// SizeOf returns the size of an entry, which counts toward the limit; nil: every entry has size 1.
 	SizeOf func(V) int
-	// Forgot is called with each entry that is forgotten. May be nil.
+	// Forgot is called with each forgotten entry. May be nil.
 	Forgot func(K, V)
 
 	limit int // of one generation
@@ -23,13 +23,12 @@ type entries[K comparable, V any] struct {
 	size  int
 }
 
-// NewCache makes a cache whose generations last for a period, 0 for no bound in time,
-// and have at most this size each.
+// NewCache makes a cache with generations of this period, 0 for no bound in time, and of at most this size each.
 func NewCache[K comparable, V any](period time.Duration, limit int) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, kept: Of[entries[K, V]]{Period: period}}
 }
 
-// Get returns an entry.
+// Get returns an entry, and renews it.
 func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
 	c.Rotate(now)
 	if value, ok := c.kept.Now.byKey[key]; ok {
@@ -52,14 +51,13 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	return value, ok
 }
 
-// Put adds an entry in place of one with the same key. It returns false for one that is
-// larger than the limit.
+// Put adds an entry in place of one with the same key. It returns false for an entry that is larger than the limit.
 func (c *Cache[K, V]) Put(now time.Time, key K, value V) bool {
 	c.Take(key)
 	return c.Add(now, key, value)
 }
 
-// add adds an entry whose key is not there.
+// add adds an entry with a new key.
 func (c *Cache[K, V]) add(key K, value V) bool {
 	size := c.sizeOf(value)
 	if c.kept.Now.size+size > c.limit {
@@ -72,7 +70,7 @@ func (c *Cache[K, V]) add(key K, value V) bool {
 	return true
 }
 
-// Add is Put for an entry whose key is not there.
+// Add is Put for an entry with a new key.
 func (c *Cache[K, V]) Add(now time.Time, key K, value V) bool {
 	c.Rotate(now)
 	return c.add(key, value)
@@ -102,17 +100,16 @@ func (c *Cache[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// SetLimit changes the limit of one generation. Of more than that the older half is forgotten
-// when an entry is added.
+// SetLimit changes the limit of one generation. If there is more, the older half is forgotten at the next addition.
 func (c *Cache[K, V]) SetLimit(limit int) { c.limit = limit }
 
-// Len is how many entries there are.
+// Len is the number of entries.
 func (c *Cache[K, V]) Len() int { return len(c.kept.Now.byKey) + len(c.kept.Previous.byKey) }
 
-// Size is what the entries count in sum.
+// Size is the sum of the entries' sizes.
 func (c *Cache[K, V]) Size() int { return c.kept.Now.size + c.kept.Previous.size }
 
-// Rotate forgets what is old enough. The other methods do that, too, when they are called.
+// Rotate forgets entries that are old enough. The methods that take a time call it, too.
 func (c *Cache[K, V]) Rotate(now time.Time) {
 	if forgotten, turned := c.kept.Rotate(now); turned {
 		c.forget(forgotten)

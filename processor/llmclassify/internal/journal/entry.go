@@ -13,16 +13,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// The content of an entry: the time in nanoseconds since 1970, the length of the metadata,
-// the metadata as JSON, the spans as OTLP.
+// The content of an entry: the time in nanoseconds since 1970, the length of the metadata, the metadata as JSON, the spans
+// as OTLP.
 const (
 	lengthAt   = 8
 	metadataAt = lengthAt + 4
 )
 
-// pieceSize is the size of the values in which an entry is stored, but for its last one, which
-// is smaller. A storage such as file_storage keeps neighbouring values together, and writes and
-// deletes them together: large ones would be written again with each of their neighbours.
+// pieceSize is the size of the values of an entry, in bytes, except for its last one, which is smaller. A storage such as
+// file_storage keeps neighbouring values together, and writes and deletes them together: large ones would be written again
+// with each of their neighbours.
 const pieceSize = 16 << 10
 
 // encode returns an entry in its pieces.
@@ -50,9 +50,8 @@ func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) (piece
 	return pieces, nil
 }
 
-// joined is the entry that is stored in these pieces. The first one that is not of pieceSize is
-// its last one; what follows is of an earlier entry with its number, of which nothing is known
-// any more.
+// joined returns the entry in these pieces. The first piece whose size is not pieceSize is its last one; pieces after that
+// are left over from an earlier, forgotten entry with the same number.
 func joined(pieces [][]byte) []byte {
 	last := slices.IndexFunc(pieces, func(piece []byte) bool { return len(piece) != pieceSize })
 	if last < 0 {
@@ -61,8 +60,7 @@ func joined(pieces [][]byte) []byte {
 	return slices.Concat(pieces[:last+1]...)
 }
 
-// encodeMetadata encodes metadata as JSON: values of any bytes as base64, with a magic that
-// says so.
+// encodeMetadata encodes metadata as JSON. If a value is not UTF-8, all values are base64, with a magic that says so.
 func encodeMetadata(metadata map[string][]string) (magic string, encoded []byte, err error) {
 	switch {
 	case len(metadata) == 0:

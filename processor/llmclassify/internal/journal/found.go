@@ -11,14 +11,14 @@ import (
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 )
 
-// found is the numbers of what is in the storage, in order.
+// found is the numbers of the stored entries, in order.
 type found struct {
-	entries []uint64            // also those of which only some pieces are there
-	pieces  map[uint64][]uint64 // of entries, but for the first one
+	entries []uint64            // also incomplete ones
+	pieces  map[uint64][]uint64 // of entries, except for the first piece
 }
 
-// find lists what is in the storage, if its client can tell: file_storage's does. Then
-// nothing else needs to be readable for an entry to be found.
+// find lists the stored entries, if the storage's client can list its keys, as file_storage's can. Then an entry is found
+// even if everything else is unreadable.
 func find(ctx context.Context, client storage.Client) (*found, error) {
 	walker, ok := client.(storage.Walker)
 	if !ok {
@@ -51,7 +51,7 @@ func (f *found) add(key string) {
 	}
 }
 
-// numbered reads what nth has made of a number.
+// numbered reads a key that pieceKey made.
 func numbered(name string) (seq, n uint64, ok bool) {
 	name, part, several := strings.Cut(name, ".")
 	if seq, ok = number(name); !ok || !several {
@@ -67,18 +67,17 @@ func number(name string) (uint64, bool) {
 	return seq, err == nil && seq < endNumber && key(seq) == name
 }
 
-// maxScan bounds how many numbers are looked for at a start in a storage that cannot list
-// what it has: half of them from the first on, and half of them before the last. There are
-// more only if a run stays open while millions of calls arrive.
+// maxScan bounds how many numbers are tried at a start in a storage that cannot list its keys: half of them from the first
+// on, and half of them before the last. There are more only if a run stays open while millions of calls arrive.
 const maxScan = 1 << 22
 
-// numbers are the numbers of entries that may be in the storage, in order, and how many
-// numbers of the range were left out.
+// numbers returns the numbers of entries that may be in the storage, in order, and how many numbers of the range were left
+// out.
 func (f *found) numbers(first, end uint64) (numbers iter.Seq[uint64], left uint64) {
 	if f != nil {
 		return slices.Values(f.entries), 0
 	}
-	gap := end // where numbers are left out
+	gap := end // the left out numbers begin here
 	if end-first > maxScan {
 		gap, left = first+maxScan/2, end-first-maxScan
 	}
@@ -102,7 +101,7 @@ func (f *found) begin(first uint64) uint64 {
 	return f.entries[0]
 }
 
-// above is a number above those of all entries, and no lower than next.
+// above is a number above all entries, and no lower than next.
 func (f *found) above(next uint64) uint64 {
 	if f == nil || len(f.entries) == 0 {
 		return next

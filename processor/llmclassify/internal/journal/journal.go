@@ -1,6 +1,6 @@
-// Package journal keeps the spans that the processor owns in a storage extension of the
-// Collector, so that a crash loses none: each call is written before it is acknowledged,
-// and deleted when the last of its spans was forwarded and its run judged.
+// Package journal keeps the spans that the processor owns in a storage extension of the Collector, so that a crash loses
+// none: each call is written before it is acknowledged, and deleted when the last of its spans was forwarded and its run
+// judged.
 package journal
 
 import (
@@ -26,15 +26,15 @@ type Ticket = ticket.Ticket
 // entry is the spans of one call. Journal.mu guards it.
 type entry struct {
 	seq    uint64
-	pieces int           // the values in which it is stored, at least 1
+	pieces int           // number of its stored values, at least 1
 	states []state       // by span
-	left   int           // spans that are not done
-	dirty  []int         // the blocks of states that changed since they were written
-	stored bool          // states of it may have been written
+	left   int           // number of spans that are not done
+	dirty  []int         // blocks of states that changed since they were written
+	stored bool          // some states may have been written
 	place  *list.Element // in the list of live entries
 }
 
-// IsEntry is for [ticket.Entry].
+// IsEntry implements [ticket.Entry].
 func (*entry) IsEntry() {}
 
 // The keys of a journal:
@@ -43,7 +43,7 @@ func (*entry) IsEntry() {}
 //	<n>           entry n: header and spans; the first pieceSize bytes of them
 //	<n>.<i>       likewise the next ones, if there are more
 //	states.<n>.<i> the states of its block i of blockSpans spans; absent while these are all held
-//	aside.<key>   what was stored under a key and was unreadable
+//	aside.<key>   an unreadable value that was stored under a key
 //
 // An entry is immutable; the states of its spans are stored apart. All values are sealed.
 const (
@@ -51,8 +51,7 @@ const (
 	asidePrefix = "aside."
 )
 
-// ahead is how many numbers are claimed at a time, so that the bounds need not be written
-// with each entry.
+// ahead is how many numbers are claimed at a time, so that the bounds need not be written with each entry.
 const ahead = 1024
 
 func pieceKey[N int | uint64](seq uint64, piece N) string {
@@ -69,12 +68,12 @@ type Journal struct {
 	client storage.Client
 	logger *zap.Logger
 
-	found *found // at Open; nil if the storage cannot list what it has
+	found *found // at Open; nil if the storage cannot list its keys
 	first uint64 // at Open: no entry of an earlier process has a lower number
 
 	// marking is held while states are written and entries deleted.
 	marking sync.Mutex
-	changed []*entry // with states that are to be written; guarded by marking
+	changed []*entry // with unwritten states; guarded by marking
 
 	// mu guards everything declared below
 	mu      sync.Mutex
@@ -111,8 +110,8 @@ func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Jour
 
 var errClosed = errors.New("the journal is closed")
 
-// Put writes a call that arrived at this time with this metadata. The journal then keeps it until its
-// spans are done; tickets are those of the spans, by index.
+// Put writes a call that arrived at this time with this metadata. The journal keeps it until its spans are done; tickets
+// returns the ticket of a span by its index.
 func (j *Journal) Put(ctx context.Context, at time.Time, metadata map[string][]string, td ptrace.Traces) (tickets func(int) Ticket, err error) {
 	pieces, err := encode(at, metadata, td)
 	if err != nil {
@@ -170,12 +169,12 @@ func (j *Journal) bounds(claimed uint64) *storage.Operation {
 	return storage.SetOperation(boundsKey, sealRange(first, claimed))
 }
 
-// Sent notes spans that were forwarded and of which the facts are kept.
+// Sent notes spans that were forwarded and whose facts are kept.
 func (j *Journal) Sent(ctx context.Context, tickets []Ticket) error {
 	return j.mark(ctx, tickets, sent)
 }
 
-// Forget notes spans of which the facts are not kept. Those that were not forwarded stay.
+// Forget notes spans whose facts are not kept. Spans that were not forwarded stay in the journal.
 func (j *Journal) Forget(ctx context.Context, tickets []Ticket) error {
 	return j.mark(ctx, tickets, free)
 }
@@ -185,8 +184,8 @@ func (j *Journal) Delete(ctx context.Context, tickets []Ticket) error {
 	return j.mark(ctx, tickets, done)
 }
 
-// mark notes states of spans, and deletes the entries of which all spans are done. After an error no span
-// is lost: the next call writes what this one could not, and a crash before that brings spans again.
+// mark notes states of spans, and deletes the entries whose spans are all done. After an error no span is lost: the next
+// call writes the remaining states, and a crash before that brings spans again.
 func (j *Journal) mark(ctx context.Context, tickets []Ticket, as state) error {
 	j.marking.Lock()
 	defer j.marking.Unlock()
@@ -205,7 +204,7 @@ func (j *Journal) mark(ctx context.Context, tickets []Ticket, as state) error {
 	return j.write(ctx)
 }
 
-// write writes the states that changed. It is called with marking held.
+// write writes the changed states. It is called with marking held.
 func (j *Journal) write(ctx context.Context) error {
 	if len(j.changed) == 0 {
 		return nil
@@ -228,12 +227,10 @@ func (j *Journal) write(ctx context.Context) error {
 	return nil
 }
 
-// push adds an entry, with the highest number so far, to the list. It is called under the
-// lock.
+// push adds an entry, with the highest number so far, to the list. It is called under the lock.
 func (j *Journal) push(e *entry) { e.place = j.live.PushBack(e) }
 
-// oldest is the entry with the lowest number, nil if no entry is live. It is called under
-// the lock.
+// oldest returns the entry with the lowest number, nil if no entry is live. It is called under the lock.
 func (j *Journal) oldest() *entry {
 	if first := j.live.Front(); first != nil {
 		return first.Value.(*entry)
@@ -244,7 +241,7 @@ func (j *Journal) oldest() *entry {
 // remove removes an entry from the list. It is called under the lock.
 func (j *Journal) remove(e *entry) { j.live.Remove(e.place) }
 
-// reads notes from which number on entries have yet to be read.
+// reads notes the number of the first entry that is yet to be read.
 func (j *Journal) reads(seq uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -257,8 +254,8 @@ func (j *Journal) allRead() {
 	j.found = nil // it is not needed again
 }
 
-// Close writes what could not be written before, writes the bounds for the next start, and closes the
-// storage client.
+// Close writes the states that failed to be written before and the bounds for the next start, and closes the storage
+// client.
 func (j *Journal) Close(ctx context.Context) error {
 	j.marking.Lock()
 	err := j.write(ctx)

@@ -19,11 +19,11 @@ type Replayed struct {
 	Metadata map[string][]string
 	Traces   ptrace.Traces
 	Tickets  func(int) Ticket // of the spans, by index
-	Sent     func(int) bool   // by index: it was forwarded, and its run was not judged
+	Sent     func(int) bool   // whether a span, by index, was forwarded; its run was not judged
 }
 
-// Replay calls yield with each call of an earlier process, in their order, until that
-// returns an error. What is unreadable is set aside, and logged.
+// Replay calls yield with each call of an earlier process, in their order, until yield returns an error. Unreadable entries
+// are set aside, and logged.
 func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error {
 	numbers, left := j.found.numbers(j.first, j.next)
 	if left > 0 {
@@ -51,7 +51,7 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 	return nil
 }
 
-// read returns the entry with this number. It is nil if the entry is missing, or unreadable.
+// read returns the entry with this number, nil if it is missing or unreadable.
 func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, error) {
 	pieces, err := j.readPieces(ctx, seq)
 	if err != nil {
@@ -77,7 +77,7 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 // manyPieces is how many pieces of an entry are read at a time.
 const manyPieces = 64
 
-// readPieces returns the values in which an entry is stored: none if it is missing.
+// readPieces returns the stored values of an entry: none if it is missing.
 func (j *Journal) readPieces(ctx context.Context, seq uint64) (pieces []*storage.Operation, err error) {
 	if j.found != nil {
 		pieces = append(pieces, storage.GetOperation(key(seq)))
@@ -118,7 +118,7 @@ func decodePieces(seq uint64, pieces []*storage.Operation) (*Replayed, error) {
 
 // boundsUnreadable sets the bounds aside, and chooses others.
 func (j *Journal) boundsUnreadable(ctx context.Context, value []byte, why error) error {
-	// Far above what a process could have written: nothing is overwritten.
+	// Far above the numbers of any process: nothing is overwritten.
 	j.first = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
 	j.claimed = j.first
 	bounds := []*storage.Operation{storage.SetOperation(boundsKey, value)}
@@ -149,8 +149,8 @@ func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, stored []*sto
 		zap.Uint64("entry", seq), zap.Int("bytes", size), zap.String("key", aside), zap.Error(why))
 }
 
-// setAside moves unreadable values to other keys, for an operator to inspect, and does more in
-// the same write. It returns the new key of the first one.
+// setAside moves unreadable values to other keys, for an operator to inspect, and adds more operations to the same write.
+// It returns the new key of the first value.
 func (j *Journal) setAside(ctx context.Context, values []*storage.Operation, more ...*storage.Operation) (aside string, err error) {
 	before := make([]*storage.Operation, len(values))
 	for i, op := range values {
@@ -161,7 +161,7 @@ func (j *Journal) setAside(ctx context.Context, values []*storage.Operation, mor
 	}
 	suffix := ""
 	for i, op := range values {
-		if old := before[i].Value; old != nil && !bytes.Equal(old, op.Value) { // that one stays
+		if old := before[i].Value; old != nil && !bytes.Equal(old, op.Value) { // the old value stays
 			suffix = fmt.Sprintf(".%08x", crc32.Checksum(op.Value, castagnoli))
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"hash/crc32"
 )
 
-// Every value that the journal writes is sealed: a magic, which says what it is and in
-// which version, CRC-32C of the content, the content. Numbers are little endian.
+// Every value of the journal is sealed: a magic for its kind and version, the CRC-32C of the content, the content. Numbers
+// are little endian.
 const (
 	entryMagic  = "llmj\x01"
-	bytesMagic  = "llmj\x02" // of an entry whose metadata is not text
+	bytesMagic  = "llmj\x02" // an entry whose metadata is not text
 	boundsMagic = "llmb\x01"
 	statesMagic = "llms\x01"
 
@@ -33,7 +33,7 @@ func sealed(value []byte) []byte {
 	return value
 }
 
-// sealedWith is sealed for a value of which more is to follow.
+// sealedWith is sealed for a value that continues in more.
 func sealedWith(value, more []byte) {
 	sum := crc32.Update(crc32.Checksum(value[sealSize:], castagnoli), castagnoli, more)
 	binary.LittleEndian.PutUint32(value[magicSize:], sum)
@@ -54,7 +54,7 @@ func unseal(magic string, value []byte) ([]byte, error) {
 // endNumber is above all numbers. They begin at 0, or at the time in nanoseconds since 1970.
 const endNumber = 1 << 63
 
-// rangeSize is the size of a range without its seal.
+// rangeSize is the size of a range without its seal, in bytes.
 const rangeSize = 16
 
 // sealRange seals the first number of a range, and the one after its last.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// state is how far the processor is with a span. A span is done when it is both sent and free.
+// state is the progress of a span. A span is done when it is both sent and free.
 type state uint8
 
 const (
@@ -20,8 +20,8 @@ const (
 	done = sent | free
 )
 
-// blockSpans is how many spans have their states in one value. A change writes a block, not the states of all
-// spans of a call, so that what a call costs stays in proportion to its spans.
+// blockSpans is the number of spans with their states in one value. A change writes a block, not the states of all spans of
+// a call, so that the cost of a call stays in proportion to its spans.
 const blockSpans = 1024
 
 // statesPrefix keeps states away from entries: a storage such as file_storage writes neighbours together.
@@ -31,7 +31,7 @@ func blockKey(seq uint64, block int) string {
 	return statesPrefix + key(seq) + "." + strconv.Itoa(block)
 }
 
-// blocks is how many blocks the states of the entry have.
+// blocks is the number of blocks of the entry's states.
 func (e *entry) blocks() int { return (len(e.states) + blockSpans - 1) / blockSpans }
 
 func (e *entry) block(n int) []state {
@@ -53,13 +53,13 @@ func (e *entry) set(index uint32, to state) bool {
 	return true
 }
 
-// operations writes the states that changed, or deletes the entry if all of its spans are done.
+// operations writes the changed states, or deletes the entry if all of its spans are done.
 func (e *entry) operations() (ops []*storage.Operation) {
 	if e.left > 0 {
 		for _, n := range e.dirty {
 			ops = append(ops, storage.SetOperation(blockKey(e.seq, n), sealStates(e.block(n))))
 		}
-		e.stored = true // a storage may have written what it reports as failed
+		e.stored = true // a storage may have written despite its error
 		return ops
 	}
 	for piece := e.pieces - 1; piece >= 0; piece-- {
@@ -82,7 +82,7 @@ func sealStates(states []state) []byte {
 	return sealed(value)
 }
 
-// readStates reads the states of an entry. Spans whose states are unreadable come again.
+// readStates reads the states of an entry. Spans with unreadable states are replayed again.
 func (j *Journal) readStates(ctx context.Context, e *entry) error {
 	ops := make([]*storage.Operation, e.blocks())
 	for n := range ops {
@@ -127,7 +127,7 @@ func (j *Journal) statesUnreadable(ctx context.Context, e *entry, stored *storag
 	return nil
 }
 
-// dropDone leaves the spans of a replayed call that are not done.
+// dropDone removes the done spans from a replayed call.
 func (r *Replayed) dropDone(e *entry) {
 	var left []int
 	at := -1

@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// callOf is the logical call that a request is an attempt of, or the request itself.
+// callOf returns the logical call of an attempt; for a request that is no attempt, the request itself.
 func callOf(s []relation, i int) int {
 	for range maxDepth {
 		if !s[i].attempt {
@@ -20,8 +20,7 @@ func callOf(s []relation, i int) int {
 	return i
 }
 
-// assemble builds the run of a release, and lists which members are its requests and
-// tools, in the order of their start.
+// assemble builds the run of a release, and lists which members are its requests and tools, in the order of their start.
 func (j *Judge) assemble(release *trace.Release) {
 	run, s := &j.run, j.relations
 	before := *run
@@ -35,7 +34,7 @@ func (j *Judge) assemble(release *trace.Release) {
 		}
 	}
 	if exceeds(release, s, run) {
-		run.AnnouncedRequests, run.AnnouncedTools = 0, 0 // nothing follows from them
+		run.AnnouncedRequests, run.AnnouncedTools = 0, 0 // nothing follows from the announced numbers
 	}
 	requests, tools := j.requests[:0], j.tools[:0]
 	for i := range release.Members {
@@ -70,8 +69,8 @@ func (j *Judge) assemble(release *trace.Release) {
 	j.requests, j.tools = requests, tools
 }
 
-// exceeds reports whether more requests or tools name the run of a release, and began before
-// its end, than it announced.
+// exceeds reports whether more requests or tools name the run of a release than it announced, counting members that began
+// before its end.
 func exceeds(release *trace.Release, s []relation, run *classify.Run) bool {
 	if !run.AnnouncedRequests.Observed() && !run.AnnouncedTools.Observed() {
 		return false
@@ -94,8 +93,8 @@ func exceeds(release *trace.Release, s []relation, run *classify.Run) bool {
 		run.AnnouncedTools.Observed() && tools > run.AnnouncedTools.N()
 }
 
-// compareStarts orders spans by their start, and those that started at the same time by
-// their id. What is said of them must not follow from the order in which they arrived.
+// compareStarts orders spans by their start, and at the same start by their id. A verdict must not depend on the order of
+// arrival.
 func compareStarts(a, b *trace.Member) int {
 	if c := cmp.Compare(a.Start, b.Start); c != 0 {
 		return c
@@ -105,14 +104,14 @@ func compareStarts(a, b *trace.Member) int {
 
 func compareIDs(a, b *trace.Member) int { return bytes.Compare(a.ID[:], b.ID[:]) }
 
-// room is n elements that are to be overwritten, in the memory of list if it is large
-// enough. It clears the elements after them.
+// room returns n elements to be overwritten, in the memory of list if it is large enough. It clears the elements after
+// them.
 func room[E any](list []E, n int) []E {
 	clear(list[min(n, len(list)):])
 	return slices.Grow(list[:0], n)[:n]
 }
 
-// sized is n zero elements, in the memory of list if it is large enough.
+// sized returns n zero elements, in the memory of list if it is large enough.
 func sized[E any](list []E, n int) []E {
 	list = slices.Grow(list[:0], n)[:n]
 	clear(list)

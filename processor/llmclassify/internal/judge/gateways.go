@@ -11,15 +11,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// unexplained reports whether a response ended with nothing in it, without a known reason.
+// unexplained reports whether a response ended without content and without a known reason.
 func unexplained(d *classify.Diagnosis) bool {
 	return d != nil && d.Cause == semconv.CauseNoContent
 }
 
-// linkUpstream finds the failures of other spans behind the results of requests that a
-// gateway may have caused: what a gateway served or requested itself is beneath the
-// request, or belongs to another service within the request's time. It writes such a
-// failure to the run's own requests, and judges the other requests again that it explains.
+// linkUpstream finds the failures of other spans behind the results of requests that a gateway may have caused. A request
+// that a gateway served or made is beneath the agent's request, or belongs to another service within the request's time.
+// linkUpstream writes such a failure to the run's own requests, and judges the other explained requests again.
 func (j *Judge) linkUpstream(release *trace.Release, verdicts []*classify.Diagnosis) {
 	j.setOwnErrors(release, verdicts)
 	members, s := release.Members, j.relations
@@ -44,7 +43,7 @@ func (j *Judge) linkUpstream(release *trace.Release, verdicts []*classify.Diagno
 	slices.SortStableFunc(failed, func(a, b int) int {
 		const empty = semconv.ClassEmptyCompletion
 		switch x, y := verdicts[a].Class == empty, verdicts[b].Class == empty; {
-		case x != y: // an empty answer explains nothing that another failure does
+		case x != y: // any other failure explains more than an empty answer
 			if y {
 				return -1
 			}
@@ -74,7 +73,7 @@ func (j *Judge) linkUpstream(release *trace.Release, verdicts []*classify.Diagno
 	}
 }
 
-// lastTries are the last of the requests apart under each parent, by the parent.
+// lastTries returns the last of the requests apart under each parent, by the parent.
 func lastTries(members []trace.Member, s []relation) map[pcommon.SpanID]int {
 	last := make(map[pcommon.SpanID]int)
 	for i := range members {
@@ -89,8 +88,8 @@ func lastTries(members []trace.Member, s []relation) map[pcommon.SpanID]int {
 	return last
 }
 
-// isLower reports whether span a is further from the agent than span b: it is beneath
-// more spans, or it is what a gateway requested and b what one served, or it began later.
+// isLower reports whether span a is further from the agent than span b: it is beneath more spans, or a gateway made it and
+// served b, or it began later.
 func isLower(members []trace.Member, depths []int32, a, b int) bool {
 	if x, y := depths[a], depths[b]; x != y {
 		return x > y
@@ -102,8 +101,8 @@ func isLower(members []trace.Member, depths []int32, a, b int) bool {
 	return compareStarts(&members[a], &members[b]) > 0
 }
 
-// mayBeGateways reports whether a gateway may have caused the result of a request: a
-// server error, an error in the stream, a truncated stream, or an empty response.
+// mayBeGateways reports whether a gateway may have caused the result of a request: a server error, an error in the stream,
+// a truncated stream, or an empty response.
 func mayBeGateways(r *classify.Request) bool {
 	switch {
 	case r.Abort.Source != semconv.AbortSourceUnset || r.Watchdog.Kind != semconv.WatchdogKindUnset:
@@ -128,9 +127,8 @@ func upstreamOf(d *classify.Diagnosis) classify.Upstream {
 	return classify.Upstream{Failed: classify.Yes, Class: d.Class, Cause: d.Cause, Origin: d.Origin}
 }
 
-// failedUpstream reports whether the result of a request apart is a failure that may be
-// the cause of another one. A request that this side ended is not, as a gateway stops when
-// its caller does; one that the gateway's shutdown ended is.
+// failedUpstream reports whether the result of a request apart is a failure that may be the cause of another one. A request
+// that this side ended is not, as a gateway stops when its caller does. A request that the gateway's shutdown ended is.
 func failedUpstream(d *classify.Diagnosis) bool {
 	if d == nil {
 		return false
@@ -141,6 +139,6 @@ func failedUpstream(d *classify.Diagnosis) bool {
 	case semconv.ClassOutputLimited:
 		return false
 	default:
-		return !isEmpty(d) // nothing was hidden behind it, as far as it shows
+		return !isEmpty(d) // as far as the verdict shows, no failure is hidden behind it
 	}
 }

@@ -1,5 +1,5 @@
-// Package judge turns a release into verdicts: which of its spans are attempts of its requests, and which
-// other spans of its trace explain them.
+// Package judge turns a release into verdicts: which of its spans are attempts of its requests, and which other spans of
+// its trace explain them.
 package judge
 
 import (
@@ -14,30 +14,28 @@ import (
 
 // Diagnoses are the verdicts on the spans of one release.
 type Diagnoses struct {
-	// Run is the verdict on the run, nil if it is not due, or if there is no run: of one
-	// request or tool alone.
+	// Run is the verdict on the run. Nil if it is not due, or if there is no run but a single request or tool.
 	Run *classify.Diagnosis
-	// Carrier is the member that carries Run: the run span, or without one the LLM span
-	// that ended last; -1 if no span is released.
+	// Carrier is the member that carries Run: the run span, or without one the LLM span that ended last; -1 if no span is
+	// released.
 	Carrier int
-	// Members are the verdicts on requests and tools, by member; nil where nothing
-	// failed.
+	// Members are the verdicts on requests and tools, by member; nil without a failure.
 	Members []*classify.Diagnosis
 
-	// Effects is what the run did, or its parts in the release, with the runs within it.
+	// Effects are the effects of the run, or of its parts in the release, with the runs within it.
 	Effects classify.Effects
 
-	// Unclaimed: the run ended, and its producer does not record how. What it did counts.
+	// Unclaimed: the run ended, and its producer does not record its outcome. Its effects count.
 	Unclaimed bool
 
-	// Contradicts: the release is of a late span, or of a run within one that was judged
-	// before, and contradicts what that run announced. Diagnose does not set it.
+	// Contradicts: the release is of a late span, or of a run within one that was judged before, and contradicts the
+	// numbers that the outer run announced. Diagnose does not set it.
 	Contradicts bool
 
 	unexplained bool // a request of the run has an empty response without a known reason
 }
 
-// Ended is how the run ended, with the runs within it.
+// Ended is the outcome of the run, with the runs within it.
 func (d *Diagnoses) Ended(within trace.Inner) trace.Ended {
 	e := trace.Ended{Effects: d.Effects}
 	if d.Run != nil {
@@ -50,28 +48,27 @@ func (d *Diagnoses) Ended(within trace.Inner) trace.Ended {
 	return e
 }
 
-// Judge judges releases one after the other, with memory that is used again. Its zero
-// value is ready to use. It is not safe for concurrent use.
+// Judge judges releases one after the other, in reusable memory. Its zero value is ready to use. It is not safe for
+// concurrent use.
 type Judge struct {
 	run             classify.Run
-	requests, tools []int // which members those of run are
+	requests, tools []int // the members in run, by index
 	verdicts        classify.Verdicts
 	verdictOf       []*classify.Diagnosis // by member
 	relations       []relation            // by member
 	lists           dialect.Lists         // of run
-	certain         *classify.Run         // run without the requests that are its own by time alone, if the verdict is on that
+	certain         *classify.Run         // run without the requests placed by time, if that has the verdict
 }
 
-// Explained reports whether no span that may still arrive would change the verdict on a
-// complete run: none of its requests has an empty response, the reason of which the spans
-// of other services may show.
+// Explained reports whether no further span could change the verdict on a complete run: none of its requests has an empty
+// response without a known reason, which spans of other services may show.
 func (j *Judge) Explained(release *trace.Release) bool {
 	d := j.Diagnose(release, trace.Inner{})
 	return !d.unexplained
 }
 
-// Diagnose judges a release: the run's own requests and tools as a run, and each other
-// span on its own. What it returns is valid until the next call.
+// Diagnose judges a release: the run's own requests and tools as a run, and each other span on its own. The result is valid
+// until the next call.
 func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 	members := release.Members
 	j.verdictOf = sized(j.verdictOf, len(members))
@@ -90,7 +87,7 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 	run.Within, run.Inner = inner.Succeeded, inner.Effects
 	for i := range members {
 		if s[i].lacks && !s[i].apart {
-			run.Inner = run.Inner.Join(shown(&members[i]))
+			run.Inner = run.Inner.Join(effectsShown(&members[i]))
 		}
 	}
 	run.Partial, run.Open = j.partial(release), !release.Final
@@ -113,10 +110,10 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 	d.Effects = verdicts.Effects
 	switch {
 	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
-	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
+	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // no outcome is recorded, or the client has judged it
 		d.Unclaimed = run.ReturnsCalls || run.OKUnproven
 	case inner.Unclaimed && len(requests) == 0 && run.Failed == classify.NotObserved && verdicts.Run.Class == semconv.ClassUnclassified:
-		d.Unclaimed = true // nothing speaks against it but that
+		d.Unclaimed = true // nothing else speaks against success
 	default:
 		d.Run, d.Carrier = &verdicts.Run, j.carrier(release)
 		switch certain := j.withoutByTime(release); {
@@ -130,11 +127,10 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 	return d
 }
 
-// withoutByTime is the verdict on a run without the requests of which only the time shows
-// that they belong to it, if it succeeded only with them: they may be of a run within it, the
-// span of which is not here. It is nil otherwise, and where all of its
-// requests are such, unless the chains of their parents were lost here, or it goes before the
-// others had time to come.
+// withoutByTime judges a run that succeeded without the requests that were placed by time in it. They may belong to a run
+// within this one whose span is not here. It returns the verdict if that is no success, and nil otherwise. If all of the
+// run's requests were placed by time, it returns nil, too, unless links of their chains were lost here, or the run is
+// released before others had time to arrive.
 func (j *Judge) withoutByTime(release *trace.Release) *classify.Diagnosis {
 	byTime := func(i int) bool { return release.Members[i].ByTime }
 	if release.Run == nil || !succeeded(j.verdicts.Run.Outcome) || !slices.ContainsFunc(j.requests, byTime) {
@@ -151,7 +147,7 @@ func (j *Judge) withoutByTime(release *trace.Release) *classify.Diagnosis {
 	if len(run.Requests) == 0 && !release.LinksLost && !early {
 		return nil
 	}
-	run.Inner = j.verdicts.Effects // it did all of that
+	run.Inner = j.verdicts.Effects // the run's effects include all requests
 	run.Inner.Requests, run.Inner.Tools = j.run.Inner.Requests, j.run.Inner.Tools
 	if v := classify.Judge(&run); !succeeded(v.Run.Outcome) {
 		j.certain = &run
@@ -164,7 +160,7 @@ func succeeded(outcome semconv.RunOutcome) bool {
 	return outcome == semconv.RunOutcomeSucceeded || outcome == semconv.RunOutcomeRecovered
 }
 
-// NeedsNoAction reports whether nothing of a run with this outcome is to be mended.
+// NeedsNoAction reports whether a run with this outcome needs no repair.
 func NeedsNoAction(outcome semconv.RunOutcome) bool {
 	switch outcome {
 	case semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered, semconv.RunOutcomeWaiting:
@@ -174,16 +170,15 @@ func NeedsNoAction(outcome semconv.RunOutcome) bool {
 	}
 }
 
-// alone reports whether a release is of one request or tool, and of no run: its run span is
-// not here, and nothing names one. The attempts of a logical call are one request, and what
-// a gateway did for it is apart.
+// alone reports whether a release is of one request or tool without a run: its run span is not here, and no span names one.
+// The attempts of a logical call are one request, and a gateway's requests for it are apart.
 func (j *Judge) alone(release *trace.Release) bool {
 	if release.Run != nil || release.Named {
 		return false
 	}
 	tools, first := 0, -1
 	for _, i := range j.tools {
-		if release.Members[i].Run.IsEmpty() { // others are of a run that yielded
+		if release.Members[i].Run.IsEmpty() { // others belong to a run that yielded
 			tools++
 		}
 	}
@@ -200,14 +195,14 @@ func (j *Judge) alone(release *trace.Release) bool {
 	return true
 }
 
-// ModelNames are the provider and the model of the requests of the run that was judged last:
-// each is "" unless all requests that name one name the same.
+// ModelNames returns the provider and the model of the requests of the run that was judged last: each is "" unless all
+// requests that name one name the same.
 func (j *Judge) ModelNames(release *trace.Release) dialect.RunNames {
 	var providers, models agreed
 	for _, i := range j.requests {
 		m := &release.Members[i]
 		provider, model := dialect.ModelOf(m.Span)
-		if names := m.Known.Names; names != nil { // its span has gone
+		if names := m.Known.Names; names != nil { // its span is released
 			provider, model = names.Provider, names.Model
 		}
 		providers.add(provider)
@@ -232,9 +227,8 @@ func (a *agreed) add(name string) {
 	}
 }
 
-// unfinished reports whether the spans under one parent, of no run, end in something that
-// nothing followed, such as an answer with tool calls: what followed may be elsewhere. It
-// is not a failure.
+// unfinished reports whether the spans under one parent, without a run, end in something that asks for more, such as an
+// answer with tool calls: the rest may be elsewhere. It is not a failure.
 func (j *Judge) unfinished(release *trace.Release, parts []*classify.Diagnosis) bool {
 	const unclassified = semconv.ClassUnclassified
 	if release.Run != nil || release.Named || j.verdicts.Run.Class != unclassified {
@@ -243,10 +237,9 @@ func (j *Judge) unfinished(release *trace.Release, parts []*classify.Diagnosis) 
 	return !slices.ContainsFunc(parts, func(d *classify.Diagnosis) bool { return d != nil && d.Class == unclassified })
 }
 
-// partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before or forgotten, spans have one id, the spans went early to make room or for a shutdown,
-// or they are beneath a root that did not wait for them. A root with nothing of its service beneath it is
-// taken for all that there is, and so is one that only passes a request on.
+// partial reports whether parts of the run may be missing: parts were judged before or forgotten, different spans share one
+// id, the spans were released early to make room or for a shutdown, or they are beneath a root that did not wait for the
+// rest. A root with no span of its service beneath it is taken for complete, and so is one that only passes a request on.
 func (j *Judge) partial(release *trace.Release) bool {
 	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
 		return true
@@ -277,15 +270,13 @@ func (j *Judge) partial(release *trace.Release) bool {
 	return len(j.relations[last].attempts) > 0 && !j.passesOn(release, last)
 }
 
-// counted reports whether the run of a release announced how many parts it has, so that it
-// shows if one is missing.
+// counted reports whether the run of a release announced how many parts it has, so that a missing one shows.
 func counted(release *trace.Release) bool {
 	return release.Run != nil && release.Run.Announced.Known && !release.Run.Announced.Void
 }
 
-// passesOn reports whether a request is one that a gateway served and only passed on, as far
-// as its spans show: the requests that it made for it have the same history, so that no tool
-// ran between them, and none of the spans is unsafe to repeat by itself.
+// passesOn reports whether a gateway served a request and only passed it on, as far as its spans show: the requests that
+// the gateway made have the same history, so that no tool ran between them, and each of them is safe to repeat.
 func (j *Judge) passesOn(release *trace.Release, served int) bool {
 	if !release.Members[served].Known.Server {
 		return false
@@ -302,7 +293,7 @@ func (j *Judge) passesOn(release *trace.Release, served int) bool {
 		if s := &j.relations[i]; s.apart || s.first >= 0 {
 			continue
 		}
-		r := request(i) // all of them are requests: a tool is a call of its own
+		r := request(i) // never a tool: a tool is a call of its own
 		if r.HistoryCalls == nil || r.HistoryOutputs == nil ||
 			!slices.Equal(r.HistoryCalls, before.HistoryCalls) || !slices.Equal(r.HistoryOutputs, before.HistoryOutputs) {
 			return false
@@ -314,7 +305,7 @@ func (j *Judge) passesOn(release *trace.Release, served int) bool {
 	return true
 }
 
-// failed is the verdict if it reports a failure, else nil.
+// failed returns the verdict if it reports a failure, else nil.
 func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	if !d.Failed() {
 		return nil
@@ -322,11 +313,11 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	return d
 }
 
-// noRun makes a run of which nothing is claimed, so that only its parts are judged.
+// noRun makes a run without an outcome, so that only its parts are judged.
 const noRun = semconv.RunEndUnclear
 
-// judgeAlone judges a request or tool on its own; upstream is the failure behind a
-// request's response that another span shows.
+// judgeAlone judges a request or tool on its own; upstream is the failure behind a request's response that another span
+// shows.
 func judgeAlone(m *trace.Member, upstream classify.Upstream) *classify.Diagnosis {
 	switch m.Role {
 	case trace.Request:
@@ -340,7 +331,7 @@ func judgeAlone(m *trace.Member, upstream classify.Upstream) *classify.Diagnosis
 	}
 }
 
-// effectsOf is what a request or tool did.
+// effectsOf returns the effects of a request or tool.
 func effectsOf(m *trace.Member) classify.Effects {
 	if m.Role == trace.Request {
 		return judgeRequest(m, classify.Upstream{}).Effects
@@ -350,14 +341,15 @@ func effectsOf(m *trace.Member) classify.Effects {
 	return classify.Judge(&run).Effects
 }
 
-// shown is what a logical call did, as its own span shows. Its attempts are its requests.
-func shown(call *trace.Member) classify.Effects {
-	did := effectsOf(call)
-	did.Requests = 0
-	return did
+// effectsShown returns the effects that the span of a logical call itself shows. They include no request: its attempts are its
+// requests.
+func effectsShown(call *trace.Member) classify.Effects {
+	effects := effectsOf(call)
+	effects.Requests = 0
+	return effects
 }
 
-// judgeRequest is judgeAlone for a request, with what it did.
+// judgeRequest is judgeAlone for a request, with its effects.
 func judgeRequest(m *trace.Member, upstream classify.Upstream) classify.Verdicts {
 	run := classify.Run{Requests: make([]classify.Request, 1), EndedBy: noRun}
 	m.Known.Request(m.Span, &run.Requests[0], nil)
@@ -365,8 +357,8 @@ func judgeRequest(m *trace.Member, upstream classify.Upstream) classify.Verdicts
 	return classify.Judge(&run)
 }
 
-// carrier is the member that carries the run's verdict. What another service did carries
-// it only if nothing else is released.
+// carrier returns the member that carries the run's verdict. A span of another service carries it only if no other span is
+// released.
 func (j *Judge) carrier(release *trace.Release) int {
 	last := -1
 	apart := func(i int) bool {
@@ -391,8 +383,7 @@ func (j *Judge) carrier(release *trace.Release) int {
 	return last
 }
 
-// endsAfter reports whether a span ended after another one; of those that ended at the same
-// time, whether it started after that, or has the higher id.
+// endsAfter reports whether a span ended after another one. At the same end, the later start and then the higher id decide.
 func endsAfter(a, b *trace.Member) bool {
 	return cmp.Or(cmp.Compare(a.End, b.End), compareStarts(a, b)) > 0
 }

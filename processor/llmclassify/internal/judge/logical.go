@@ -9,11 +9,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// judgeLogicalCalls writes the verdicts on the logical calls of several attempts: that on
-// the last one, or, if that is less safe to repeat, that on all of them together.
-// If the last one did not fail, but the call is marked as failed, its producer observed more,
-// and the call has a verdict of its own. The run covers that call too, so it is judged again
-// with what the call did.
+// judgeLogicalCalls writes the verdicts on the logical calls of several attempts: the verdict on the last attempt, or, if
+// that would be less safe to repeat, the verdict on all attempts together. If the last attempt did not fail, but the call
+// is marked as failed, its producer observed more, and the call has a verdict of its own. The run includes that call, so it
+// is judged again with the call's effects.
 func (j *Judge) judgeLogicalCalls(release *trace.Release, verdicts []*classify.Diagnosis) {
 	members, again := release.Members, false
 	worst := mostCareful(j.relations, verdicts)
@@ -47,8 +46,7 @@ func (j *Judge) judgeLogicalCalls(release *trace.Release, verdicts []*classify.D
 	}
 }
 
-// mostCareful finds, for the logical calls of several attempts, a failed attempt that is the
-// least safe to repeat.
+// mostCareful finds, for each logical call of several attempts, the failed attempt that is the least safe to repeat.
 func mostCareful(s []relation, verdicts []*classify.Diagnosis) map[int]int {
 	var worst map[int]int
 	for i, d := range verdicts {
@@ -69,20 +67,18 @@ func mostCareful(s []relation, verdicts []*classify.Diagnosis) map[int]int {
 	return worst
 }
 
-// maxJudgedAgain bounds how often the attempts of a release are judged together, on average:
-// calls may be within calls.
+// maxJudgedAgain bounds how often the attempts of a release are judged together, on average: calls may be within calls.
 const maxJudgedAgain = 8
 
-// judgeAttempts judges the attempts of a logical call together: repeating the call repeats
-// all of them. Room is for how many attempts there is time; where it does not suffice some
-// of them are missing.
+// judgeAttempts judges the attempts of a logical call together: repeating the call repeats all of them. Room is the number
+// of attempts that there is still time for; beyond that some are missing, and the verdict is on a partial run.
 func (j *Judge) judgeAttempts(members []trace.Member, call int, room *int) *classify.Diagnosis {
 	run := classify.Run{Ended: classify.Yes}
 	var attempts []int
 	calls := []int{call}
 	for n := 0; n < len(calls); n++ {
 		if j.relations[calls[n]].lacks {
-			run.Inner = run.Inner.Join(shown(&members[calls[n]]))
+			run.Inner = run.Inner.Join(effectsShown(&members[calls[n]]))
 		}
 		for _, at := range j.relations[calls[n]].attempts {
 			if *room--; *room < 0 {
@@ -108,7 +104,7 @@ func (j *Judge) judgeAttempts(members []trace.Member, call int, room *int) *clas
 	return &d
 }
 
-// lastAttempt is the last attempt of a logical call, or i itself if it has none.
+// lastAttempt returns the last attempt of a logical call, or i itself if it has none.
 func lastAttempt(members []trace.Member, s []relation, i int) int {
 	for range maxDepth {
 		attempts := s[i].attempts

@@ -8,7 +8,7 @@ import (
 
 // finder returns a function that finds members by id: the first of several, or -1.
 func finder(members []trace.Member) func(pcommon.SpanID) int {
-	const few = 32 // they are searched one by one
+	const few = 32 // up to this number, members are searched one by one
 	if len(members) <= few {
 		return func(id pcommon.SpanID) int {
 			if id.IsEmpty() {

@@ -9,9 +9,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// setOwnErrors judges the errors again that gateways answered with although their own requests
-// were answered: those are no errors of the provider. It sets that on the run's own requests,
-// too, as far as no failure explains them.
+// setOwnErrors finds errors that a gateway returned although its own requests were answered: the error is the gateway's,
+// not the provider's. It judges such requests apart again, and marks the run's own requests as far as no failure explains
+// them.
 func (j *Judge) setOwnErrors(release *trace.Release, verdicts []*classify.Diagnosis) {
 	members, s := release.Members, j.relations
 	var last map[pcommon.SpanID]int
@@ -29,7 +29,7 @@ func (j *Judge) setOwnErrors(release *trace.Release, verdicts []*classify.Diagno
 		if at, ok := last[members[i].Parent]; ok && at != i {
 			continue // a later attempt decides
 		}
-		// What served a request is between the gateway's own request and the agent's.
+		// A served request is between the gateway's own request and the agent's.
 		for at, n := s[i].above, 0; at >= 0 && n < maxDepth && members[at].Role == trace.Request; at, n = s[at].above, n+1 {
 			if of, ok := own[at]; ok {
 				j.run.Requests[of].Upstream = classify.Upstream{Failed: classify.No}
@@ -43,8 +43,8 @@ func (j *Judge) setOwnErrors(release *trace.Release, verdicts []*classify.Diagno
 	}
 }
 
-// setProxiesApart sets the requests apart that a proxy of the same service made for a request
-// which got an HTTP error although one of them was answered: they are no attempts of it.
+// setProxiesApart sets the requests of a proxy apart, if the proxied request got an HTTP error although one of them was
+// answered: they are no attempts of it. The proxy is of the same service.
 func setProxiesApart(members []trace.Member, s []relation, names func(*trace.Member) bool) {
 	for i := range s {
 		if len(s[i].attempts) == 0 || members[i].Known.Facts(members[i].Span, dialect.Request).Request.Status < 400 {
@@ -76,7 +76,7 @@ func answered(m *trace.Member, verdict *classify.Diagnosis) bool {
 	return r.Failed == classify.No || r.Ended == semconv.StreamEndTerminalEvent
 }
 
-// isEmpty reports whether an answer was empty, and nothing shows why.
+// isEmpty reports whether an answer was empty without a visible reason.
 func isEmpty(d *classify.Diagnosis) bool {
 	return d.Class == semconv.ClassEmptyCompletion && d.Cause != semconv.CauseSwallowedError
 }

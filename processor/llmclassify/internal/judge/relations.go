@@ -13,30 +13,29 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// relation is what a member is to its run.
+// relation is the relation of a member to its run.
 type relation struct {
 	// above is the index of the nearest request or tool above it, -1 if none.
 	above int
-	// apart: it is not one of the run's own requests and tools, but judged on its own: a
-	// gateway's request beneath the agent's, an MCP call beneath the tool that makes it.
+	// apart: the member is not one of the run's own requests and tools, but judged on its own: a gateway's request beneath
+	// the agent's, an MCP call beneath the tool that makes it.
 	apart bool
-	// duplicate: it is a request that another member is, too, which shows more of it.
+	// duplicate: another member is the same request, and shows more of it.
 	duplicate bool
 	// first is the index of the same span, delivered before, or -1.
 	first int
-	// clashes: another span, which is not the same, has its id.
+	// clashes: a different span has the same id.
 	clashes bool
-	// attempts are the requests beneath it whose logical call it is. They are one request
-	// with it, so that it is not one of the run's requests itself.
+	// attempts are the requests beneath a logical call that are its attempts. Together they are one request, so that the
+	// call is not one of the run's requests itself.
 	attempts []int
-	// lacks: it shows text or tool calls that none of its attempts shows, so that the one that
-	// delivered them is not here.
+	// lacks: the call shows text or tool calls that none of its attempts shows, so that the attempt with them is not here.
 	lacks bool
-	// attempt: it is one of the attempts of what is above it.
+	// attempt: the member is an attempt of the request above it.
 	attempt bool
 }
 
-// own reports whether it is one of the run's own requests or tools.
+// own reports whether the member is one of the run's own requests or tools.
 func (s *relation) own() bool { return !s.apart && !s.duplicate && s.first < 0 && len(s.attempts) == 0 }
 
 // relations finds the relation of every member of a release, by index, in the memory of s.
@@ -90,8 +89,7 @@ func relations(release *trace.Release, s []relation) []relation {
 	return s
 }
 
-// lacksAttempt reports whether a logical call shows text or tool calls that none of its
-// attempts shows.
+// lacksAttempt reports whether a logical call shows text or tool calls that none of its attempts shows.
 func lacksAttempt(members []trace.Member, call int, attempts []int) bool {
 	if len(attempts) == 0 {
 		return false
@@ -110,7 +108,7 @@ func shows(m *trace.Member) (text, calls bool) {
 	return r.Text.N() > 0, r.ToolCalls.N() > 0
 }
 
-// setLonePartsApart sets the parts of requests apart that are not known to be beneath theirs.
+// setLonePartsApart sets parts of requests apart whose request is unknown.
 func setLonePartsApart(members []trace.Member, s []relation) {
 	for i := range members {
 		if members[i].Known.Part && !s[i].attempt && s[i].first < 0 {
@@ -119,11 +117,10 @@ func setLonePartsApart(members []trace.Member, s []relation) {
 	}
 }
 
-// setDuplicates finds the requests that are here twice: as a run that yielded has them, such as
-// one that was made of an agent's logs, and as the agent's own span. That is so if they are
-// attempts of one call or children of one span, and at the same time, and nothing that both
-// show speaks against it. Of several, the one that was nearest in time is it. The one that
-// shows less is not one of the run's requests.
+// setDuplicates finds requests that have two spans: one of a run that yielded, such as a run made of an agent's logs, and
+// the agent's own. They are one request if they are attempts of one call or children of one span, overlap in time, and
+// agree in all facts that both show. Of several candidates, the one nearest in time is taken. The span that shows less is
+// not one of the run's requests.
 func setDuplicates(release *trace.Release, s []relation) {
 	members := release.Members
 	reported := func(m *trace.Member) bool { return !m.Run.IsEmpty() && m.Run != release.RunID && m.Yields }
@@ -145,13 +142,13 @@ func setDuplicates(release *trace.Release, s []relation) {
 			return place{m.Parent, false}, !m.Parent.IsEmpty()
 		}
 	}
-	// A part of an attempt is of the one that went well, whenever it was recorded.
+	// A part of an attempt belongs to the successful one, whenever it was recorded.
 	same := func(i, o int) bool {
 		a, b := &members[i], &members[o]
 		overlap := a.Start <= b.End && b.Start <= a.End || s[i].attempt && b.Known.Part && detail(a) < 2 && detail(b) < 2
 		return overlap && !differ(a, b)
 	}
-	paired := make(map[int]bool) // each is at most one of the others
+	paired := make(map[int]bool) // members that already have a duplicate
 	own := make(map[place][]int)
 	for i := range members {
 		if at, ok := placeOf(i); ok && !reported(&members[i]) && !members[i].Known.Server {
@@ -174,23 +171,27 @@ func setDuplicates(release *trace.Release, s []relation) {
 			continue
 		}
 		paired[nearest] = true
-		less := i
 		if detail(&members[i]) > detail(&members[nearest]) {
-			less = nearest
-		}
-		s[less].duplicate = true
-		if s[less].attempt {
-			s[less].attempt = false
-			above := &s[s[less].above]
-			above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == less })
+			setDuplicate(s, nearest)
+		} else {
+			setDuplicate(s, i)
 		}
 	}
 }
 
-// differ reports whether two requests cannot be one: they asked different models, or are
-// different attempts, or made different calls, as far as both show that. The number of a
-// request that stands for attempts before it does not say: Claude Code's spans count all of
-// them, its logs begin again when a stream breaks.
+// setDuplicate sets that a request is here twice, and that this one is not the run's.
+func setDuplicate(s []relation, i int) {
+	s[i].duplicate = true
+	if s[i].attempt {
+		s[i].attempt = false
+		above := &s[s[i].above]
+		above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == i })
+	}
+}
+
+// differ reports whether two requests cannot be one: they asked different models, or are different attempts, or made
+// different calls, as far as both show that. The attempt number does not tell if one request stands for attempts before it:
+// Claude Code's spans count all of them, while its logs begin again when a stream breaks.
 func differ(a, b *trace.Member) bool {
 	x, y := a.Known.Facts(a.Span, dialect.Request).Request, b.Known.Facts(b.Span, dialect.Request).Request
 	if x.Attempt > 0 && y.Attempt > 0 && x.Attempt != y.Attempt && x.FailedBefore+y.FailedBefore == 0 {
@@ -204,11 +205,10 @@ func differ(a, b *trace.Member) bool {
 	return model != "" && other != "" && !strings.HasPrefix(model, other) && !strings.HasPrefix(other, model)
 }
 
-// modelOf returns the model of a request, without the provider before it ("openai/gpt-5");
-// "": it is not recorded.
+// modelOf returns the model of a request, without the provider before it ("openai/gpt-5"); "" if it is not recorded.
 func modelOf(m *trace.Member) string {
 	name := ""
-	if m.Known.Names != nil { // its span has gone
+	if m.Known.Names != nil { // its span is released
 		name = m.Known.Names.Model
 	} else {
 		_, name = dialect.ModelOf(m.Span)
@@ -221,11 +221,10 @@ func apartBy(a, b *trace.Member) pcommon.Timestamp {
 	return max(a.Start, b.Start) - min(a.Start, b.Start) + max(a.End, b.End) - min(a.End, b.End)
 }
 
-// maxReported bounds the requests of one place with which one that was reported is compared.
+// maxReported bounds the requests of one place that are compared with a reported one.
 const maxReported = 256
 
-// detail ranks what a request's span shows of how it ended: a failure above success, and what
-// is known of a failure above the failure alone.
+// detail ranks how much a request's span shows of its ending: success, then a failure, then a failure with a known cause.
 func detail(m *trace.Member) int {
 	r := m.Known.Facts(m.Span, dialect.Request).Request
 	switch failed := classify.Failed(r); {
@@ -240,8 +239,7 @@ func detail(m *trace.Member) int {
 	}
 }
 
-// sameSpan reports whether two members with one id are one span, delivered twice, as far as
-// the run is concerned.
+// sameSpan reports whether two members with one id are one span, delivered twice, as far as the run is concerned.
 func sameSpan(a, b *trace.Member) bool {
 	if a.Role != b.Role || a.Start != b.Start || a.End != b.End {
 		return false
@@ -254,9 +252,8 @@ func sameSpan(a, b *trace.Member) bool {
 	return effectsOf(a) == effectsOf(b)
 }
 
-// attempts reports whether m is an attempt of the logical call a above it. Only the
-// client of this project names a run, and it records attempts. If neither names a run,
-// both must belong to one service, and m must not serve a request of another.
+// attempts reports whether m is an attempt of the logical call a above it. Only the client of this project names a run, and
+// it records attempts. If neither names a run, both must belong to one service, and m must not serve a request of another.
 func attempts(m, a *trace.Member, names func(*trace.Member) bool) bool {
 	if names(a) {
 		return false
@@ -264,15 +261,15 @@ func attempts(m, a *trace.Member, names func(*trace.Member) bool) bool {
 	return names(m) || !m.Known.Server && trace.SameService(m.Item, a.Item)
 }
 
-// sameCall reports whether the tool span m executes the call of a above it, as the span
-// of an MCP client does beneath the agent's.
+// sameCall reports whether the tool span m executes the call of a above it, as the span of an MCP client does beneath the
+// agent's.
 func sameCall(m, a *trace.Member) bool {
 	inner, outer := m.Known.Facts(m.Span, dialect.Tool).Tool, a.Known.Facts(a.Span, dialect.Tool).Tool
 	return inner.CallID == "" || inner.CallID == outer.CallID
 }
 
-// setForeignServicesApart sets requests apart that another service made, in a run whose
-// own client records every request: the run's own would name it.
+// setForeignServicesApart sets requests of other services apart, in a run whose own client records every request: the run's
+// own would name it.
 func setForeignServicesApart(release *trace.Release, s []relation, names func(*trace.Member) bool) {
 	run, members := release.Run, release.Members
 	if run == nil || !anyMember(members, func(m *trace.Member) bool { return m.Role == trace.Request && names(m) }) {
@@ -285,8 +282,7 @@ func setForeignServicesApart(release *trace.Release, s []relation, names func(*t
 	}
 }
 
-// setObservedApart sets the tools apart that a run which yielded has observed in its
-// requests, if the one that executed the call has a span of its own here.
+// setObservedApart sets tools apart that a yielding run observed in its requests, if the tool's own span is here.
 func setObservedApart(release *trace.Release, s []relation) {
 	members := release.Members
 	observed := func(m *trace.Member) bool { return m.Role == trace.Tool && !m.Run.IsEmpty() && m.Run != release.RunID }
@@ -294,14 +290,7 @@ func setObservedApart(release *trace.Release, s []relation) {
 		return
 	}
 	executed := make(map[string]*spanTimes) // by call, or by the name of the tool
-	key := func(m *trace.Member) (id, name string) {
-		t := m.Known.Facts(m.Span, dialect.Tool).Tool
-		if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {
-			return "", rejectedTool
-		}
-		return t.CallID, "tool " + t.Name
-	}
-	// A call that was rejected did nothing, and Claude Code has a span of that alone.
+	// A rejected call did nothing, and Claude Code has a span of the rejection alone.
 	rejected := func(m *trace.Member) bool {
 		return m.Known.Facts(m.Span, dialect.Tool).Tool.Outcome == semconv.ToolOutcomeRejected && executed[rejectedTool].during(m.Item)
 	}
@@ -311,15 +300,8 @@ func setObservedApart(release *trace.Release, s []relation) {
 		}
 		return executed[key]
 	}
-	// What may be added is announced first.
-	tools := func(visit func(i int, m *trace.Member, id, name string)) {
-		for i := range members {
-			if m := &members[i]; m.Role == trace.Tool && !m.Foreign && s[i].first < 0 {
-				id, name := key(m)
-				visit(i, m, id, name)
-			}
-		}
-	}
+	// All starts are announced before the first addition.
+	tools := func(visit func(i int, m *trace.Member, id, name string)) { eachTool(members, s, visit) }
 	tools(func(_ int, m *trace.Member, id, name string) {
 		if id == "" && !observed(m) {
 			id = name
@@ -336,7 +318,7 @@ func setObservedApart(release *trace.Release, s []relation) {
 			times(id).add(m.Item)
 		}
 	})
-	// Of several that observed one call, the one nearest to the agent counts.
+	// Of several observers of one call, the one nearest to the agent counts.
 	depths := depthsOf(s)
 	var order []int
 	tools(func(i int, m *trace.Member, _, _ string) {
@@ -349,7 +331,7 @@ func setObservedApart(release *trace.Release, s []relation) {
 	})
 	for _, i := range order {
 		m := &members[i]
-		id, name := key(m)
+		id, name := executedCall(m)
 		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item) || rejected(m)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
 			times(id).add(m.Item) // another run may have observed it, too
@@ -357,7 +339,26 @@ func setObservedApart(release *trace.Release, s []relation) {
 	}
 }
 
-// rejectedTool stands for a rejected call of which neither id nor name is recorded.
+// eachTool visits the tools of a run, each once, with its call.
+func eachTool(members []trace.Member, s []relation, visit func(i int, m *trace.Member, id, name string)) {
+	for i := range members {
+		if m := &members[i]; m.Role == trace.Tool && !m.Foreign && s[i].first < 0 {
+			id, name := executedCall(m)
+			visit(i, m, id, name)
+		}
+	}
+}
+
+// executedCall returns the id of a tool's call, "" if it is not recorded, and a key made of the tool's name.
+func executedCall(m *trace.Member) (id, name string) {
+	t := m.Known.Facts(m.Span, dialect.Tool).Tool
+	if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {
+		return "", rejectedTool
+	}
+	return t.CallID, "tool " + t.Name
+}
+
+// rejectedTool stands for a rejected call without a recorded id or name.
 const rejectedTool = "rejected"
 
 // beneathApart reports whether a member is beneath one that is apart, and so is apart.

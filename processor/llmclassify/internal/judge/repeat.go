@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// SeenOnly is the verdict on doing again what was seen of the run that was diagnosed last, as
-// if that were all of it: what was not seen can only make it more careful.
+// SeenOnly is the verdict on repeating the run that was diagnosed last, as if its seen parts were all of it. Unseen parts
+// can only make the verdict more careful.
 func (j *Judge) SeenOnly() classify.Retry {
 	run := j.run
 	run.Partial, run.EndedBy = false, semconv.RunEndUnset
@@ -22,8 +22,7 @@ func (j *Judge) SeenOnly() classify.Retry {
 	return trace.Repeat(classify.Judge(&run).Effects)
 }
 
-// Plan returns the plan to go on with the run that Diagnose judged last, without parts that it
-// judged on their own.
+// Plan returns the plan to go on with the run that Diagnose judged last, without parts that it judged on their own.
 func (j *Judge) Plan() classify.Plan {
 	if j.certain != nil {
 		return classify.PlanRun(j.certain)
@@ -31,9 +30,8 @@ func (j *Judge) Plan() classify.Plan {
 	return classify.PlanRun(&j.run)
 }
 
-// Call judges requests of the release that Diagnose judged last as the attempts of one model
-// call, in the order of ids, and returns the plan to go on with it. It reports false if one of them
-// is not a request of the run.
+// Call judges requests of the release that Diagnose judged last as the attempts of one model call, in the order of ids, and
+// returns the plan to go on with it. It reports false if one of them is not a request of the run.
 func (j *Judge) Call(release *trace.Release, ids []pcommon.SpanID) (classify.Diagnosis, classify.Plan, bool) {
 	attempts := make([]int, 0, len(ids))
 	for _, id := range ids {

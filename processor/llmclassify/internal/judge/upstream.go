@@ -11,8 +11,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// A release may have 10⁵ spans, and all of them may have failed. What explains what is
-// therefore found for all of them together, in the order of their depth and time.
+// A release may have 10⁵ spans, and all of them may have failed. The failures behind requests are therefore found for all
+// of them together, in the order of their depth and time.
 
 // maxDepth bounds a walk up the requests and tools above one: parents may form a circle.
 const maxDepth = 128
@@ -20,8 +20,8 @@ const maxDepth = 128
 // noRank is more than any rank.
 const noRank = math.MaxInt32
 
-// depthsOf returns how many requests and tools are above each member. Those of members that
-// are above one another, in a circle, mean nothing.
+// depthsOf returns how many requests and tools are above each member. For members that are above one another, in a circle,
+// the number is arbitrary.
 func depthsOf(s []relation) []int32 {
 	const unknown, underway = -1, -2
 	depths := make([]int32, len(s))
@@ -51,10 +51,9 @@ func depthsOf(s []relation) []int32 {
 	return depths
 }
 
-// lowestBehind returns, for each member that is a request, the rank of the lowest failure
-// behind it: of what is beneath it, or what another service did within its time if it is
-// one of those in during, which are ordered by start. failed are the failures, the lowest
-// ones first.
+// lowestBehind returns, for each member that is a request, the rank of the lowest failure behind it: a failure beneath it,
+// and for requests in during, which are ordered by start, also a failure of another service within its time. The list
+// failed has the failures, the lowest ones first.
 func lowestBehind(members []trace.Member, s []relation, depths []int32, failed, during []int) []int32 {
 	behind, own := make([]int32, len(members)), make([]int32, len(members))
 	order := make([]int, len(members))
@@ -89,8 +88,8 @@ func lowestBehind(members []trace.Member, s []relation, depths []int32, failed, 
 	return behind
 }
 
-// lowestByEnd finds the lowest rank among the spans that ended by some time and are not of
-// some service. It is a Fenwick tree over their ends.
+// lowestByEnd finds the lowest rank among spans that ended by some time and are not of some service. It is a Fenwick tree
+// over their ends.
 type lowestByEnd struct {
 	ends []pcommon.Timestamp // sorted
 	tree []lowestTwo
@@ -129,8 +128,7 @@ func (l *lowestByEnd) add(it *trace.Item, rank int32) {
 	}
 }
 
-// until returns the lowest rank of what ended by then, except of one service. It returns
-// noRank if nothing did.
+// until returns the lowest rank of the spans that ended by then, except the spans of one service; noRank if there are none.
 func (l *lowestByEnd) until(end pcommon.Timestamp, not trace.Service) int32 {
 	rank := int32(noRank)
 	for at := sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > end }); at > 0; at -= at & -at {
@@ -143,8 +141,8 @@ func (l *lowestByEnd) until(end pcommon.Timestamp, not trace.Service) int32 {
 	return rank
 }
 
-// spanTimes finds out whether one of several spans was within some time. It is a Fenwick
-// tree over their starts, with the earliest end of those that started last.
+// spanTimes finds out whether one of several spans was within some time. It is a Fenwick tree over their starts, with the
+// earliest end among the spans that started last.
 type spanTimes struct {
 	starts []pcommon.Timestamp // of all spans that may be added; sorted
 	tree   []pcommon.Timestamp
@@ -167,8 +165,7 @@ func (s *spanTimes) add(it *trace.Item) {
 	}
 }
 
-// during reports whether one of the spans was within the time of it, as far as their clocks
-// agree. A nil s has none.
+// during reports whether one of the spans was within the time of it, as far as their clocks agree. A nil s has none.
 func (s *spanTimes) during(it *trace.Item) bool {
 	if s == nil || s.tree == nil {
 		return false

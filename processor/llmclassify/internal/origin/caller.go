@@ -12,17 +12,16 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// Caller is the client metadata that came with spans, the configured keys only. It is
-// never changed.
+// Caller is the client metadata of a call that brought spans, with the configured keys only. It is never changed.
 type Caller struct {
 	id   string
 	info client.Info
 }
 
-// ID is the same for callers with the same metadata, and for those alone.
+// ID is equal for callers with equal metadata, and only for them.
 func (c *Caller) ID() string { return c.id }
 
-// Context is ctx with the metadata of c, and without any where c is nil.
+// Context returns ctx with the metadata of c, and without any if c is nil.
 func (c *Caller) Context(ctx context.Context) context.Context {
 	if c == nil {
 		return client.NewContext(ctx, client.Info{})
@@ -42,8 +41,7 @@ func (c *Caller) Metadata() map[string][]string {
 	return all
 }
 
-// Callers shares equal callers among the spans of all calls. It is safe for concurrent
-// use.
+// Callers shares equal callers among the spans of all calls. It is safe for concurrent use.
 type Callers struct {
 	keys []string
 
@@ -52,8 +50,7 @@ type Callers struct {
 	shared *generations.Cache[string, *Caller]
 }
 
-// maxCallers bounds the callers that are shared at a time: of more the older half is
-// shared no longer.
+// maxCallers bounds the callers that are shared at a time: beyond that, the older half is shared no longer.
 const (
 	maxCallers = 1000
 	// maxCallerBytes bounds their metadata, in bytes.
@@ -67,7 +64,7 @@ func NewCallers(keys []string) *Callers {
 	return t
 }
 
-// Of returns the caller of a context, nil where no key is configured.
+// Of returns the caller of a context, nil if no key is configured.
 func (t *Callers) Of(ctx context.Context) *Caller {
 	if len(t.keys) == 0 {
 		return nil
@@ -76,7 +73,7 @@ func (t *Callers) Of(ctx context.Context) *Caller {
 	return t.intern(func(key string) []string { return metadata.Get(key) })
 }
 
-// With returns the caller with this metadata, nil where no key is configured.
+// With returns the caller with this metadata, nil if no key is configured.
 func (t *Callers) With(metadata map[string][]string) *Caller {
 	if len(t.keys) == 0 {
 		return nil

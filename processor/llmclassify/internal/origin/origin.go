@@ -1,6 +1,5 @@
-// Package origin keeps where spans came from apart from the spans: their resource and
-// scope, and the client metadata of the call that brought them. Held spans share one
-// copy of each, and go out grouped by them again.
+// Package origin keeps the origins of spans apart from the spans: their resource and scope, and the client metadata of the
+// call that brought them. Held spans share one copy of each, and are grouped by them again when they are released.
 package origin
 
 import (
@@ -26,8 +25,7 @@ type Resource struct {
 	size      int // estimated memory, bytes
 }
 
-// Scope is an instrumentation scope of a resource that spans came from. It is
-// never changed.
+// Scope is an instrumentation scope of a resource that spans came from. It is never changed.
 type Scope struct {
 	Resource *Resource
 
@@ -39,9 +37,8 @@ type Scope struct {
 	slim atomic.Pointer[Scope] // see Slim
 }
 
-// Table shares equal resources and scopes, in bounded memory. One that is not used for one
-// to two periods is shared no longer; spans that still have it keep it alive. It is safe
-// for concurrent use.
+// Table shares equal resources and scopes, in bounded memory. An entry that is not used for one to two periods is shared no
+// longer; spans that still have it keep it alive. It is safe for concurrent use.
 type Table struct {
 	// mu guards everything declared below
 	mu        sync.Mutex
@@ -76,7 +73,7 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 		resource = &Resource{Key: resourceKey, resource: pcommon.NewResource(), schemaURL: rs.SchemaUrl()}
 		rs.Resource().CopyTo(resource.resource)
 		resource.measure()
-		if !ok { // a key that another resource has, by chance or on purpose, stays that one's
+		if !ok { // a key that another resource has, by chance or on purpose, stays with that resource
 			t.resources.Put(now, resourceKey, resource)
 		}
 	}
@@ -93,7 +90,7 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 	return scope
 }
 
-// Rotate forgets what has not been used for long enough.
+// Rotate forgets entries that have not been used for long enough.
 func (t *Table) Rotate(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +98,7 @@ func (t *Table) Rotate(now time.Time) {
 	t.scopes.Rotate(now)
 }
 
-// Bytes is the estimated memory of what is shared; what is in both tables counts twice.
+// Bytes is the estimated memory of the shared entries. Resources that are in both tables count twice.
 func (t *Table) Bytes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,11 +116,11 @@ func (s *Scope) measure() {
 	s.size = scopeSize + len(s.scope.Name()) + len(s.scope.Version()) + len(s.schemaURL) + MapSize(s.scope.Attributes())
 }
 
-// maxSlim bounds what [Scope.Slim] returns, in bytes.
+// maxSlim bounds the memory of a slim scope, in bytes, see [Scope.Slim].
 const maxSlim = 4 << 10
 
-// Slim returns the scope with as many attributes of it and its resource as fit into 4 KiB,
-// those that name the service first. Mostly that is the scope itself.
+// Slim returns the scope with as many attributes of it and its resource as fit into 4 KiB, the service's first. Mostly that
+// is the scope itself.
 func (s *Scope) Slim() *Scope {
 	if s == nil || s.Size() <= maxSlim {
 		return s
@@ -155,8 +152,7 @@ const maxName = 256
 
 func cut(name string) string { return strings.Clone(name[:min(len(name), maxName)]) }
 
-// copySome copies the attributes for which there is room, those of the service first, and
-// returns how many it left out.
+// copySome copies the attributes that there is room for, the service's first, and returns how many it left out.
 func copySome(to, from pcommon.Map, room *int) (dropped uint32) {
 	for _, service := range [...]bool{true, false} {
 		for key, v := range from.All() {

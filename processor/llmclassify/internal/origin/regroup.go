@@ -2,8 +2,7 @@ package origin
 
 import "go.opentelemetry.io/collector/pdata/ptrace"
 
-// Regroup builds traces of spans from any origins, with each resource, and each scope of
-// it, once.
+// Regroup builds traces of spans from any origins, with each resource, and each scope of it, once.
 type Regroup struct {
 	traces    ptrace.Traces
 	resources map[*Resource]ptrace.ResourceSpans
@@ -35,7 +34,7 @@ func (r *Regroup) Append(scope *Scope) ptrace.Span {
 // Bytes is the estimated memory of the resources and scopes.
 func (r *Regroup) Bytes() int { return r.bytes }
 
-// Traces returns what was built.
+// Traces returns the traces built so far.
 func (r *Regroup) Traces() ptrace.Traces { return r.traces }
 
 func (r *Regroup) spans(scope *Scope) ptrace.SpanSlice {

@@ -5,8 +5,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Memory of the parts of unmarshalled spans on 64-bit systems, in bytes, with the
-// allocator's rounding. A test compares the sums with the heap.
+// Memory of the parts of unmarshalled spans on 64-bit systems, in bytes, with the allocator's rounding. A test compares the
+// sums with the heap.
 const (
 	resourceSize  = 256
 	scopeSize     = 256
@@ -15,7 +15,7 @@ const (
 	elementSize   = 48
 	eventSize     = 112
 	linkSize      = 112
-	stringSize    = 8 // what the allocator rounds a string up by, on average
+	stringSize    = 8 // average rounding of a string by the allocator
 )
 
 // SpanSize estimates the memory of a span in bytes.

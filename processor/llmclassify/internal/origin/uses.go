@@ -1,7 +1,7 @@
 package origin
 
-// Uses counts the memory of the scopes that spans have, each resource and each scope of it
-// once. Its zero value is ready to use. It is not safe for concurrent use.
+// Uses counts the memory of the scopes of spans, each resource and each scope of it once. Its zero value is ready to use.
+// It is not safe for concurrent use.
 type Uses struct {
 	scopes    map[*Scope]int
 	resources map[*Resource]int // by how many scopes

@@ -1,20 +1,18 @@
-// Package packed keeps held spans in little memory: as the bytes that they are on the
-// wire, and without pointers for the garbage collector to follow.
+// Package packed keeps held spans in little memory: in their wire format, and without pointers for the garbage collector to
+// follow.
 //
-// A span with 25 attributes takes 2.9 KB as objects and 1.05 KB packed. To pack it and to
-// unpack it again takes 5 to 7 µs, so that it pays for spans that are held for long, or
-// where memory is short (BenchmarkPack, on an AMD EPYC).
+// A span with 25 attributes takes 2.9 KB as objects and 1.05 KB packed. To pack it and to unpack it again takes 5 to 7 µs,
+// so that packing pays for spans that are held for long, or when memory is short (BenchmarkPack, on an AMD EPYC).
 package packed
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// MaxSpans is how many spans are packed together at most. All of them are unpacked
-// to read one.
+// MaxSpans is how many spans are packed together at most. All of them are unpacked to read one.
 const MaxSpans = 64
 
-// Span is a span that is held, loose or packed with others. Its zero value is no span.
+// Span is a held span, loose or packed with others. Its zero value is no span.
 type Span struct {
 	group *group
 	index int32
@@ -32,8 +30,8 @@ var (
 	unmarshaler ptrace.ProtoUnmarshaler
 )
 
-// Loose returns spans as they came, by index. The caller must not use the slice any
-// more; different spans may be used concurrently.
+// Loose returns unpacked spans, by index. The caller must not use the slice any more; different spans may be used
+// concurrently.
 func Loose(spans ptrace.SpanSlice) func(index int) Span {
 	g := &group{spans: spans, open: true}
 	return func(index int) Span { return Span{group: g, index: int32(index)} } //nolint:gosec // a call has fewer spans than that
@@ -42,8 +40,8 @@ func Loose(spans ptrace.SpanSlice) func(index int) Span {
 // Loose reports whether there is a span that is not packed.
 func (s Span) Loose() bool { return s.group != nil && s.group.data == nil }
 
-// Pack packs loose spans, at most [MaxSpans] of them, in place. It returns the
-// memory that each of them takes on average, in bytes; 0 where they could not be packed.
+// Pack packs loose spans, at most [MaxSpans] of them, in place. It returns their average memory in bytes; 0 if they could
+// not be packed.
 func Pack(spans []*Span) (size int) {
 	td := ptrace.NewTraces()
 	together := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
@@ -65,15 +63,14 @@ func Pack(spans []*Span) (size int) {
 	return size
 }
 
-// groupSize is the memory of a group beside its bytes.
+// groupSize is the memory of a group beside its packed bytes.
 const groupSize = 96
 
-// Reader unpacks spans, and frees what it unpacked.
+// Reader unpacks spans, and frees them again.
 type Reader struct{ opened []*group }
 
-// Span returns the span. The caller may use it until [Reader.Close], and keep what it
-// moves out of it if it does not ask for it again. It returns false where the span cannot
-// be unpacked.
+// Span returns the span. The caller may use it until [Reader.Close], and may move parts out of it if nobody asks for it
+// again. It returns false if the span cannot be unpacked.
 func (r *Reader) Span(s Span) (ptrace.Span, bool) {
 	g := s.group
 	if g == nil {
@@ -90,7 +87,7 @@ func (r *Reader) Span(s Span) (ptrace.Span, bool) {
 	return g.spans.At(int(s.index)), true
 }
 
-// Close frees what was unpacked.
+// Close frees the unpacked spans.
 func (r *Reader) Close() {
 	for i, g := range r.opened {
 		g.spans, g.open = ptrace.SpanSlice{}, false

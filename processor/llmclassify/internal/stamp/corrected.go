@@ -12,15 +12,15 @@ import (
 // maxSummary bounds a summary in bytes.
 const maxSummary = 512
 
-// The runs of which [Corrected] says that they are less safe to repeat.
+// The names of runs in the summary of [Corrected].
 const (
 	OwnRun    = "Its run"
 	RunAround = "The run around it"
 )
 
-// Corrected writes onto a late span that its run, or the one around that, is less safe to repeat
-// than the verdict on that run says: run is the verdict on repeating it now. d is the verdict on
-// the span itself, nil if nothing failed in it; what it says of a retry is not weakened.
+// Corrected writes onto a late span that its run, or the run around it, became less safe to repeat since that run was
+// judged: run is the verdict on repeating the run now. d is the verdict on the span itself, nil without a failure; a retry
+// of the span never becomes safer.
 func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, name string, trigger semconv.Trigger) {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
@@ -35,14 +35,13 @@ func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, name
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
 }
 
-// CorrectedAround writes onto the span of a run, which has its verdict, that the run around it is
-// less safe to repeat than the verdict on that one says. d is the verdict on the span if that
-// failed, else nil.
+// CorrectedAround writes onto a judged run span that the run around it became less safe to repeat since that one was
+// judged. d is the verdict on the span if the span failed, else nil.
 func CorrectedAround(span ptrace.Span, d *classify.Diagnosis, around classify.Retry) {
 	correct(span.Attributes(), d, around, RunAround)
 }
 
-// correct writes what a run has become, of which or within which the span is.
+// correct writes the corrected verdict on the span's own run, or on the run around it.
 func correct(attrs pcommon.Map, d *classify.Diagnosis, run classify.Retry, name string) {
 	retry, summary := run, correction(run, name)
 	if d != nil {
@@ -56,7 +55,7 @@ func correct(attrs pcommon.Map, d *classify.Diagnosis, run classify.Retry, name 
 	attrs.PutStr(string(semconv.RetryReasonKey), retry.Reason.String())
 }
 
-// correction says in plain words what a late span changes about repeating the run with this name.
+// correction says in plain words how a late span changes the verdict on repeating the run with this name.
 func correction(run classify.Retry, name string) string {
 	arrived := name + " was judged before this arrived. "
 	if run.Safety == classify.NoRetry {

@@ -9,9 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Plan writes the plan to go on with a run beside the verdict on it, which [Run] wrote. It writes
-// nothing if the run did not fail. A plan that is less careful than the verdict is not written
-// either.
+// Plan writes the plan to go on with a run beside the verdict on the run, after [Run]. It writes nothing if the run did not
+// fail, or if the plan is less careful than the verdict.
 func Plan(attrs pcommon.Map, d *classify.Diagnosis, p *classify.Plan) {
 	if !d.Failed() || p.Send == semconv.ResumeSendUnset || p.Send == semconv.ResumeSendAgain && d.Retry.Safety != classify.SafeAutoRetry {
 		return
@@ -34,7 +33,7 @@ func Plan(attrs pcommon.Map, d *classify.Diagnosis, p *classify.Plan) {
 	putCalls(attrs, p.NeverRan, string(semconv.ResumeNeverRanIDsKey), string(semconv.ResumeNeverRanNamesKey))
 }
 
-// putCalls writes the ids of calls, and the names of their tools where one is known.
+// putCalls writes the ids of calls, and the names of their tools if one is known.
 func putCalls(attrs pcommon.Map, calls []classify.PlannedCall, ids, names string) {
 	if len(calls) == 0 {
 		return
@@ -45,7 +44,7 @@ func putCalls(attrs pcommon.Map, calls []classify.PlannedCall, ids, names string
 	}
 }
 
-// putColumn writes what each call has of something, in their order.
+// putColumn writes one string for each call, in their order.
 func putColumn(attrs pcommon.Map, key string, calls []classify.PlannedCall, of func(*classify.PlannedCall) string) {
 	slice := attrs.PutEmptySlice(key)
 	slice.EnsureCapacity(len(calls))

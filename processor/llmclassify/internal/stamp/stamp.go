@@ -1,9 +1,8 @@
 // Package stamp writes verdicts onto spans.
 //
-// It only adds attributes, and sets statuses that were left unset, with one exception:
-// verdicts of the client (trigger `client`) are replaced. Other verdicts that are left on a span stay as they are, and none is added
-// to them: two classifiers on one span would contradict each other, and a span that this
-// processor has judged already must not get a second verdict.
+// Attributes are only added, and only unset statuses are set, with one exception: verdicts of the client (trigger `client`)
+// are replaced. Any other verdict on a span stays, and none is added: two classifiers on one span would contradict each
+// other, and a span that this processor has judged already must not get a second verdict.
 package stamp
 
 import (
@@ -15,9 +14,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// How many attributes a failure has at most, and how many others a run has at least, and
-// another span at most; and how many the provider and the model of a run are, which the
-// caller of Run may add.
+// Numbers of attributes, to reserve room: of a failure (at most), of a run without its failure (at least), of the provider
+// and the model of a run, which the caller of Run may add, of a warning, and of a request or tool without its failure (at
+// most).
 const (
 	failureAttributes = 11
 	runAttributes     = 5
@@ -26,9 +25,8 @@ const (
 	spanAttributes    = 3
 )
 
-// Span writes the verdict on a request or tool. If d is nil, nothing failed: then only a
-// span that goes out early gets an attribute, the trigger. It reports whether it wrote
-// anything.
+// Span writes the verdict on a request or tool. A nil d means that the span did not fail: then only a span that is released
+// early gets an attribute, the trigger. It reports whether anything was written.
 func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) bool {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) || d == nil && !Early(trigger) {
@@ -43,9 +41,9 @@ func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) bool
 	return true
 }
 
-// Run writes the verdict on a run onto the span that carries it. own is the verdict on
-// that span itself if it is not a run span, or nil; its failure is written if the run has
-// none, because the run recovered and the span did not. It reports whether it wrote anything.
+// Run writes the verdict on a run onto the span that carries it. If that is no run span, own is the verdict on the span
+// itself, else nil; the failure of own is written if the run has none, because the run recovered and the span did not. It
+// reports whether anything was written.
 func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) bool {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
@@ -86,10 +84,9 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	return true
 }
 
-// Status sets the status of a span to ERROR, with the summary as its message, if its producer
-// left it unset and the verdict says that the span failed: of what was stopped on purpose, cut
-// by a limit or is incomplete, it does not. An unset status that has a message, which OpenTelemetry
-// does not allow, stays as it is. A second verdict on the span may be nil.
+// Status sets the status of a span to ERROR, with the summary as its message, if its producer left it unset and the verdict
+// says that the span failed. A span that was stopped on purpose, cut by a limit or is incomplete did not fail. An unset
+// status with a message, which OpenTelemetry does not allow, stays as it is. A verdict may be nil.
 func Status(span ptrace.Span, verdicts ...*classify.Diagnosis) {
 	if span.Status().Code() != ptrace.StatusCodeUnset || span.Status().Message() != "" {
 		return
@@ -105,8 +102,7 @@ func Status(span ptrace.Span, verdicts ...*classify.Diagnosis) {
 	}
 }
 
-// Early reports whether the span went out before its run could be judged completely, or
-// after that.
+// Early reports whether the span was released before its run could be judged completely, or after that.
 func Early(trigger semconv.Trigger) bool {
 	return trigger != semconv.TriggerComplete && trigger != semconv.TriggerRunEnded
 }
@@ -136,8 +132,7 @@ func putStrings(attrs pcommon.Map, key string, values []string) {
 	}
 }
 
-// makeRoom removes a verdict of the client. It reports whether the span has no verdict
-// now.
+// makeRoom removes a verdict of the client. It reports whether the span has no verdict now.
 func makeRoom(attrs pcommon.Map) bool {
 	if !verdictattr.On(attrs) {
 		return true

@@ -1,9 +1,9 @@
-// Package trace knows traces: which run a span belongs to, what is beneath what, which runs are complete,
-// and what judged runs did. Its [Buffer] is a pure data structure, bounded by age, spans and bytes: it is
-// given the time, and returns what to release and why.
+// Package trace knows traces: which run a span belongs to, which spans are above it, which runs are complete, and which
+// effects judged runs had. Its [Buffer] is a pure data structure, bounded by age, spans and bytes: the caller passes the
+// time, and gets the spans to release with the reason.
 //
-// The facts of a span stay when the span itself has had to go, so that its run can still be judged on all
-// of them. Of a trace whose spans have gone the [History] keeps what later runs and late spans need.
+// The facts of a span stay after the span itself had to be released, so that its run can still be judged on all of them.
+// After all spans of a trace are released, the [History] keeps the facts that later runs and late spans need.
 package trace
 
 import (
@@ -22,20 +22,20 @@ type Buffer struct {
 	history *History
 	kept    keptList
 
-	due      deadlines // traces of which spans are held
-	dueFacts deadlines // the others
+	due      deadlines // traces with held spans
+	dueFacts deadlines // the other traces
 
-	work      int      // what was looked at so far, about half a microsecond each
-	around    []*Trace // those of which a run was released that may be within another one
+	work      int      // work done so far, in steps of about half a microsecond
+	around    []*Trace // traces with a released run that may be within another run
 	touched   []*Trace // scratch memory of Add
-	scratch   scratch  // of a sweep
-	room      *Room    // of a sweep of what came whole
+	scratch   scratch  // scratch memory of a sweep
+	room      *Room    // memory for the releases of Whole, nil in any other sweep
 	held      int      // spans
-	bytes     int      // estimated memory of held spans
-	factBytes int      // estimated memory of everything else
+	bytes     int      // estimated memory of held spans, bytes
+	factBytes int      // estimated memory of everything else, bytes
 	forgotten int
 	replaying bool // see Replay
-	linksLost age  // links of traces that began until then are missing, see LoseLinks
+	linksLost age  // traces that began until then lack links, see LoseLinks
 }
 
 // New makes an empty buffer.
@@ -55,28 +55,28 @@ func New(now time.Time, cfg Config) *Buffer {
 	return b
 }
 
-// traceWork is the work for a trace beside that for its spans, in spans.
+// traceWork is the work for a trace, in spans, on top of the work for its spans.
 const traceWork = 8
 
-// A trace of many spans is looked at as a whole when a run of it is complete. So that many
-// such runs do not take a time that grows with the square of their number, it then rests in
-// proportion to what it took: no trace takes more than a few percent of the time.
+// When a run of a large trace is complete, the whole trace is searched. The trace then rests for a time in proportion to
+// that work, so that many such runs do not take a time that grows with the square of their number: no trace takes more than
+// a few percent of the time.
 const restPerWork = age(20 * time.Microsecond) // 20 ms for a thousand spans
 
 func (b *Buffer) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
 func (b *Buffer) time(a age) time.Time { return b.epoch.Add(time.Duration(a)) }
 
-// History is what is known of the traces whose spans have gone.
+// History returns the facts of traces whose spans are all released.
 func (b *Buffer) History() *History { return b.history }
 
-// Judged is what the buffer remembers as judged.
+// Judged returns the buffer's memory of judged runs.
 func (b *Buffer) Judged() *Judged { return b.judged }
 
-// Work is what was looked at so far, about half a microsecond each.
+// Work returns the work done so far, in steps of about half a microsecond.
 func (b *Buffer) Work() int { return b.work }
 
-// Traces is how many traces have anything in the buffer.
+// Traces returns the number of buffered traces.
 func (b *Buffer) Traces() int { return len(b.traces) }
 
 func (b *Buffer) watch(trace pcommon.TraceID, change int32) {
@@ -85,10 +85,10 @@ func (b *Buffer) watch(trace pcommon.TraceID, change int32) {
 	}
 }
 
-// Bytes is the estimated memory of the spans that are held.
+// Bytes is the estimated memory of the held spans.
 func (b *Buffer) Bytes() int { return b.bytes }
 
-// FactBytes is the estimated memory of what is kept beside the held spans.
+// FactBytes is the estimated memory of everything but the held spans.
 func (b *Buffer) FactBytes() int {
 	if b.cfg.Shared == nil {
 		return b.factBytes
@@ -96,17 +96,17 @@ func (b *Buffer) FactBytes() int {
 	return b.factBytes + b.cfg.Shared()
 }
 
-// SetMaxFactBytes changes Config.MaxFactBytes. What was judged is remembered as before.
+// SetMaxFactBytes changes Config.MaxFactBytes. The memory of judged runs keeps its size.
 func (b *Buffer) SetMaxFactBytes(bytes int) { b.cfg.MaxFactBytes = bytes }
 
-// Arrival is spans of one trace that arrive together.
+// Arrival is a group of spans of one trace that arrive together.
 type Arrival struct {
 	Trace pcommon.TraceID
 	Items []*Item
 }
 
-// Add takes over spans that arrived at this time, with links of others that arrived
-// with them, and returns what is due because of them. It does not keep the slices.
+// Add takes over spans that arrived now, with the links that arrived with them, and returns the releases that became due.
+// It does not keep the slices.
 func (b *Buffer) Add(now time.Time, arrivals []Arrival, links []Link) (releases []Release) {
 	at := b.age(now)
 	b.judged.Rotate(now)
@@ -131,7 +131,7 @@ func (b *Buffer) Add(now time.Time, arrivals []Arrival, links []Link) (releases 
 	return releases
 }
 
-// arrive takes over spans of a trace. Late ones go at once.
+// arrive takes over spans of a trace, and releases late ones at once.
 func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release {
 	at, settled := b.age(now), b.age(now.Add(b.cfg.Settle))
 	t := b.traces[a.Trace]
@@ -143,7 +143,7 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 	for _, it := range a.Items {
 		if judged(it) {
 			late = append(late, it.ID)
-			releases = append(releases, b.goesLate(a.Trace, it))
+			releases = append(releases, b.releaseLate(a.Trace, it))
 			continue
 		}
 		if t == nil {
@@ -163,10 +163,10 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 	return releases
 }
 
-// begin makes a trace of which nothing is here.
+// begin makes a trace without buffered spans.
 func (b *Buffer) begin(now time.Time, id pcommon.TraceID) *Trace {
 	t := newTrace(id, b.age(now))
-	t.judged, t.missing = b.judged.any(id), b.judged.Forgotten(id)
+	t.judged, t.missing = b.judged.hasRuns(id), b.judged.Forgotten(id)
 	if b.judged.isRefused(id) {
 		t.patient = b.age(now.Add(b.cfg.MaxHold))
 	}
@@ -176,7 +176,7 @@ func (b *Buffer) begin(now time.Time, id pcommon.TraceID) *Trace {
 	return t
 }
 
-// touch lets Add look at a trace. It may be nil.
+// touch marks a trace for Add, which sweeps it. The trace may be nil.
 func (b *Buffer) touch(t *Trace) {
 	if t != nil && !t.touched {
 		t.touched = true
@@ -184,8 +184,8 @@ func (b *Buffer) touch(t *Trace) {
 	}
 }
 
-// goesLate releases a span whose run was judged. Spans beneath it are late, too.
-func (b *Buffer) goesLate(trace pcommon.TraceID, it *Item) Release {
+// releaseLate releases a span whose run was judged. From now on the spans beneath it are late, too.
+func (b *Buffer) releaseLate(trace pcommon.TraceID, it *Item) Release {
 	b.judged.span(trace, it.ID)
 	if owner := it.owner(); !owner.IsEmpty() {
 		b.judged.again(trace, owner)
@@ -195,8 +195,7 @@ func (b *Buffer) goesLate(trace pcommon.TraceID, it *Item) Release {
 	return release
 }
 
-// judgedOnce is isLate for the items of a trace, asked once for those of one run that follow
-// one another.
+// judgedOnce returns isLate for the items of a trace. It asks once for successive items of one run.
 func (b *Buffer) judgedOnce(trace pcommon.TraceID) func(*Item) bool {
 	var last pcommon.SpanID
 	var late bool
@@ -212,15 +211,14 @@ func (b *Buffer) judgedOnce(trace pcommon.TraceID) func(*Item) bool {
 	}
 }
 
-// isLate reports whether the run of an item was judged. A run that yields is also late if
-// the run was that it is a part of.
+// isLate reports whether the run of an item was judged. A run that yields is also late if the run around it was judged.
 func (b *Buffer) isLate(trace pcommon.TraceID, it *Item) bool {
 	return b.judged.late(trace, it.owner(), it.Parent, it.ID) ||
 		it.Role == Run && it.Yields && !it.Parent.IsEmpty() && b.judged.late(trace, pcommon.SpanID{}, it.Parent, it.ID)
 }
 
-// isBeneath reports whether a late item is not one of the judged run's own, but beneath one
-// of those, as what another service did for the run is.
+// isBeneath reports whether a late item is beneath a span of the judged run, and is not the run's own: for instance the
+// span of another service that the run called.
 func (b *Buffer) isBeneath(trace pcommon.TraceID, it *Item) bool {
 	switch {
 	case it.Yields:
@@ -232,7 +230,7 @@ func (b *Buffer) isBeneath(trace pcommon.TraceID, it *Item) bool {
 	}
 }
 
-// Resize sets the memory of a held item with its span, in bytes.
+// Resize sets the memory of a held item and its span, in bytes.
 func (b *Buffer) Resize(it *Item, size int) {
 	if it.Held() {
 		b.bytes += size - int(it.Size)
@@ -253,7 +251,7 @@ func (b *Buffer) Fresh(trace pcommon.TraceID, visit func(*Item)) {
 	}
 }
 
-// sweepPending releases what is due because of what has arrived since the last sweep.
+// sweepPending releases the runs that became due by spans which arrived since the last sweep.
 func (b *Buffer) sweepPending(t *Trace, now age, releases []Release) []Release {
 	before := b.work
 	t.pending = false
@@ -263,17 +261,17 @@ func (b *Buffer) sweepPending(t *Trace, now age, releases []Release) []Release {
 	return releases
 }
 
-// rest lets a trace rest for the work that was done for it since before.
+// rest lets a trace rest in proportion to its work since before.
 func (b *Buffer) rest(t *Trace, now age, before int) {
 	if work := b.work - before; work > b.cfg.Limits.FreeWork {
 		t.rests = max(t.rests, now+age(work)*restPerWork)
 	}
 }
 
-// Trace returns what is here of a trace, nil if nothing is.
+// Trace returns a buffered trace, nil if there is none with this id.
 func (b *Buffer) Trace(trace pcommon.TraceID) *Trace { return b.traces[trace] }
 
-// Next is when [Buffer.Due] is to be called next; false when nothing waits.
+// Next returns the time of the next call of [Buffer.Due], false if nothing waits.
 func (b *Buffer) Next() (time.Time, bool) {
 	if b.replaying {
 		return time.Time{}, false
@@ -283,7 +281,7 @@ func (b *Buffer) Next() (time.Time, bool) {
 	return b.time(at), ok
 }
 
-// firstDue is where the trace is that is due next.
+// firstDue returns the heap with the earliest deadline.
 func (b *Buffer) firstDue() *deadlines {
 	held, ok := b.due.first()
 	if facts, kept := b.dueFacts.first(); kept && (!ok || facts < held) {
@@ -292,9 +290,8 @@ func (b *Buffer) firstDue() *deadlines {
 	return &b.due
 }
 
-// Due releases what is due, the earliest trace first, until that is work for about limit
-// spans. If more is due, Next returns a time that is not after now. Nothing is due during a
-// replay.
+// Due releases the spans that are due, the earliest trace first, until the work exceeds about limit spans. If more is due,
+// Next returns a time that is not after now. Nothing is due during a replay.
 func (b *Buffer) Due(now time.Time, limit int) (releases []Release) {
 	at := b.age(now)
 	b.judged.Rotate(now)
@@ -320,21 +317,19 @@ func (b *Buffer) Due(now time.Time, limit int) (releases []Release) {
 	return releases
 }
 
-// Evict releases traces, the one with the earliest deadline first, until n bytes of held
-// spans are released or no span is held.
+// Evict releases traces, the one with the earliest deadline first, until n bytes of held spans are released or no span is
+// held.
 func (b *Buffer) Evict(now time.Time, n int) (releases []Release) {
 	target := b.bytes - n
 	return b.releaseEarliest(now, Memory, func() bool { return b.held > 0 && b.bytes > target })
 }
 
-// Drain releases everything that is held of at most limit traces. Call it until it
-// returns nothing.
+// Drain releases all held spans of at most limit traces. Call it until it returns nothing.
 func (b *Buffer) Drain(now time.Time, limit int) (releases []Release) {
 	return b.releaseEarliest(now, Shutdown, func() bool { limit--; return b.held > 0 && limit >= 0 })
 }
 
-// releaseEarliest releases all that is held of the traces with the earliest deadlines,
-// for as long as more returns true.
+// releaseEarliest releases all held spans of the traces with the earliest deadlines, for as long as more returns true.
 func (b *Buffer) releaseEarliest(now time.Time, why Reason, more func() bool) (releases []Release) {
 	at := b.age(now)
 	for more() {

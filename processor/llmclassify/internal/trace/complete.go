@@ -6,18 +6,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Whether a run is complete is decided in this file alone (whether a complete run then
-// waits for other spans, such as those of a gateway: explain.go): its span is here and
-// announces how many requests and tools began under it, and as many are here. A [Buffer]
-// asks that whenever spans of the run arrive.
+// This file alone decides whether a run is complete (explain.go decides whether a complete run waits for other spans, such
+// as a gateway's): its span is buffered and announces how many requests and tools began under the run, and as many are
+// buffered. A [Buffer] tests that whenever spans of the run arrive.
 //
-// A run with more than it announced announced nothing that holds: it waits, and is judged,
-// as one that announces nothing.
+// A run with more parts than it announced cannot be trusted to have counted: it waits and is judged like a run that
+// announces nothing.
 //
-// A request at the root of its trace that names no run is complete with what is here
-// beneath it: no run can be above it, and nothing announces that more will come. Its
-// process exported what is beneath it earlier, as that ended earlier; what still comes is
-// late.
+// A request at the root of its trace that names no run is complete with the buffered spans beneath it: no run can be above
+// it, and nothing announces more. Spans beneath it ended earlier, so that its process exported them earlier; spans that
+// arrive afterwards are late.
 
 // tally counts the requests and tools of a run.
 type tally struct{ requests, tools uint32 }
@@ -36,22 +34,21 @@ func (c *tally) change(role Role, by uint32) {
 	}
 }
 
-// meets reports whether there are as many as a run span announced.
+// meets reports whether the counts reach the numbers that a run span announced.
 func (c tally) meets(a Announced) bool { return c.requests >= a.Requests && c.tools >= a.Tools }
 
-// exceeds reports whether there are more than a run span announced.
+// exceeds reports whether a count is above the number that a run span announced.
 func (c tally) exceeds(a Announced) bool {
 	return c.requests > a.Requests && (a.Known || a.Requests > 0) || c.tools > a.Tools && a.Known
 }
 
-// begunAfter reports whether a time is after the end of a run, where that is known.
-// What began when the run had ended was not announced: it must not count as a member
-// that is still on its way. Both times are of one clock, that of the run's process.
+// begunAfter reports whether a time is after the end of a run, if that end is known. A span that began after the end was
+// not announced: it must not stand in for a member that is still on its way. Both times are of the clock of the run's
+// process.
 func begunAfter(at pcommon.Timestamp, run *Item) bool { return run.End != 0 && at > run.End }
 
-// ready reports whether the run may be released because its span is here with as many
-// members as it announced, and the reason. A run span that announces no tools has to
-// have settled.
+// ready reports whether the run may be released, and the reason: its span is buffered with as many members as it announced.
+// A run span that announces no tools must also have settled.
 func (b *Buffer) ready(t *Trace, r *run) (Reason, bool) {
 	if r.span == nil || r.span.Gone() {
 		return 0, false
@@ -69,8 +66,8 @@ func (b *Buffer) ready(t *Trace, r *run) (Reason, bool) {
 	return 0, false
 }
 
-// yields reports whether a run is a part of another one, or may be: then it is tested
-// again when the span arrives at which its parent chain breaks off.
+// yields reports whether a run is a part of another run, or may be. If it may be, the run is tested again when the span
+// arrives at which its parent chain breaks off.
 func (b *Buffer) yields(t *Trace, r *run) bool {
 	if !r.span.Yields {
 		return false
@@ -92,8 +89,7 @@ func (b *Buffer) yields(t *Trace, r *run) bool {
 	return place.Open || place.Run != r.id
 }
 
-// arrived lets the next sweep test the runs that waited for this span. It reports whether
-// there are any.
+// arrived marks the runs that waited for this span for the next sweep. It reports whether any did.
 func (t *Trace) arrived(id pcommon.SpanID) bool {
 	waited := t.awaited[id]
 	for _, r := range waited {
@@ -103,14 +99,13 @@ func (t *Trace) arrived(id pcommon.SpanID) bool {
 	return waited != nil
 }
 
-// Root reports whether the item is a request that can belong to no run: it names none,
-// and no span is above it.
+// Root reports whether the item is a request that can belong to no run: it names none, and no span is above it.
 func (it *Item) Root() bool {
 	return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty()
 }
 
-// rootWaits reports whether a root waits for Config.Settle from now: spans of other
-// services may explain how it ended, or what is beneath it. It waits once.
+// rootWaits reports whether a root waits for Config.Settle from now: spans of other services may explain how the root, or a
+// request beneath it, ended. A root waits once.
 func (b *Buffer) rootWaits(t *Trace, g *group, now age) bool {
 	if !g.unexplained && !g.upstream {
 		return false
@@ -125,8 +120,8 @@ func (b *Buffer) rootWaits(t *Trace, g *group, now age) bool {
 	return true
 }
 
-// void lets what a run announced count no more. A run that announced all of its members
-// waits for Config.Settle from now, when what contradicts that arrived.
+// void discards the numbers that a run announced. A run that announced all of its members waits for Config.Settle from now,
+// the arrival of the contradicting span.
 func (b *Buffer) void(t *Trace, r *run) {
 	announced := &r.span.Announced
 	announced.Void = true
@@ -136,7 +131,7 @@ func (b *Buffer) void(t *Trace, r *run) {
 	}
 }
 
-// named counts the members that name the run and count as announced.
+// named counts the members that name the run and that its announced numbers include.
 func (b *Buffer) named(t *Trace, r *run) tally {
 	here := r.members
 	if begunAfter(r.latest, r.span) {
@@ -149,8 +144,8 @@ func (b *Buffer) named(t *Trace, r *run) tally {
 	return here
 }
 
-// announcedHere reports whether as many members are here as the run announced: those that
-// name it, and those of the runs within it that were judged.
+// announcedHere reports whether as many members are buffered as the run announced: spans that name the run, and parts of
+// judged runs within it.
 func (b *Buffer) announcedHere(t *Trace, r *run) bool {
 	here := b.named(t, r)
 	if !here.meets(r.span.Announced) {
@@ -160,7 +155,7 @@ func (b *Buffer) announcedHere(t *Trace, r *run) bool {
 	return here.meets(r.span.Announced)
 }
 
-// membersOf are the items of a trace that name a run, until the trace's next
+// membersOf returns the items of a trace that name a run. The index behind it lasts until the trace's next
 // [Buffer.schedule].
 func (b *Buffer) membersOf(t *Trace, run pcommon.SpanID) []*Item {
 	if t.byRun == nil {

@@ -10,39 +10,34 @@ import (
 type Config struct {
 	// MaxHold bounds how long a span is held.
 	MaxHold time.Duration
-	// Settle is how long a run span that does not announce its requests and tools waits
-	// for them, and how long a complete run, or a request without one, waits for what
-	// explains it.
+	// Settle is how long a run span that does not announce its requests and tools waits for them, and how long a complete
+	// run, or a request without a run, waits for spans that explain its failure.
 	Settle time.Duration
-	// RunTimeout bounds how long the facts of released spans wait for their run, from
-	// the arrival of the run's last span.
+	// RunTimeout bounds how long the facts of released spans wait for their run, from the arrival of the run's last span.
 	RunTimeout time.Duration
-	// MaxSpansPerRun bounds the spans that are held of one run, and those of one trace that name no run.
+	// MaxSpansPerRun bounds the held spans of one run, and the held spans of one trace that name no run.
 	MaxSpansPerRun int
-	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes. What
-	// was judged is remembered in at most an eighth of it, on top.
+	// MaxFactBytes bounds the memory of everything but the held spans, in estimated bytes. The memory of judged runs takes
+	// at most an eighth of that on top.
 	MaxFactBytes int
 
-	// Explained reports whether nothing that may still arrive would change the verdict
-	// on a complete run with items that are Unexplained. It is called again whenever
-	// something arrives, and must not keep the release.
+	// Explained reports whether no further span could change the verdict on a complete run with Unexplained items. It is
+	// called again whenever a span of the trace arrives, and must not keep the release.
 	Explained func(*Release) bool
-	// Read reads the facts of the item's span into Known, and returns their memory in bytes.
-	// It is called for evidence, which may go before what it explains. The facts of a span
-	// that goes early are for the owner of its release to read, see [Buffer.SetFacts].
+	// Read reads the facts of the item's span into Known, and returns their memory in bytes. It is called for evidence,
+	// which may be released before the run that it explains. The owner of an early release reads the facts of its spans,
+	// see [Buffer.SetFacts].
 	Read func(*Item) int
-	// Shared is the memory that items whose spans have gone share, in bytes. It counts toward
-	// MaxFactBytes. May be nil.
+	// Shared returns the memory that items with released spans share, in bytes. It counts toward MaxFactBytes. May be nil.
 	Shared func() int
 	// Forget is called for items that are forgotten before their run was judged. May be nil.
 	Forget func(*Item)
-	// Watch is called when there is something of a trace (1), and when there is nothing
-	// any more (-1). May be nil.
+	// Watch is called with 1 when a trace enters the buffer, and with -1 when it leaves. May be nil.
 	Watch func(pcommon.TraceID, int32)
 
-	// Lifetime is which spans this process can have received. Nil: all.
+	// Lifetime tells which spans this process can have received. Nil: all.
 	Lifetime *Lifetime
 
-	// Limits bound the work for one trace at a time. Zero ones have their default.
+	// Limits bound the work for one trace at a time. A zero field means its default.
 	Limits Limits
 }

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// deadlines is a heap of traces by the time at which something in them is due.
+// deadlines is a heap of traces by their next deadline.
 type deadlines struct{ heap traceHeap }
 
-// set adds t, or moves it to where its deadline belongs. It removes t from any other heap.
+// set adds t, or moves it to its place. It removes t from any other heap.
 func (d *deadlines) set(t *Trace) {
 	if t.due == d {
 		heap.Fix(&d.heap, t.index)
@@ -19,7 +19,7 @@ func (d *deadlines) set(t *Trace) {
 	heap.Push(&d.heap, t)
 }
 
-// removeDue removes t from the heap that it is in.
+// removeDue removes t from its heap.
 func (t *Trace) removeDue() {
 	if t.due != nil {
 		heap.Remove(&t.due.heap, t.index)
@@ -33,7 +33,7 @@ func (d *deadlines) first() (age, bool) {
 	return d.heap[0].deadline, true
 }
 
-// popFirst takes out the first trace, due or not, or nil.
+// popFirst removes and returns the first trace, due or not; nil if the heap is empty.
 func (d *deadlines) popFirst() *Trace {
 	if len(d.heap) == 0 {
 		return nil

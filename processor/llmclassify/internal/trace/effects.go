@@ -5,15 +5,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Inner is what is known about the runs within a run. The zero value: nothing.
+// Inner summarizes the runs within a run. The zero value: there are none.
 type Inner struct {
 	Succeeded classify.Fact    // see [classify.Run.Within]
 	Effects   classify.Effects // see [classify.Run.Inner]
-	// Unclaimed: of some it is not recorded how they ended, and none of the others failed.
+	// Unclaimed: for some runs no outcome is recorded, and none of the others failed.
 	Unclaimed bool
 }
 
-// Ended adds how a run ended, NotObserved if that is not recorded.
+// Ended adds the outcome of a run, NotObserved if that is not recorded.
 func (i *Inner) Ended(well classify.Fact) {
 	switch {
 	case well == classify.No || i.Succeeded == classify.No:
@@ -25,12 +25,11 @@ func (i *Inner) Ended(well classify.Fact) {
 	}
 }
 
-// Repeat is the verdict on doing again all that a run did, after a failure that a repetition
-// may not meet again.
+// Repeat is the verdict on repeating all effects of a run, after a failure that the repetition may not meet again.
 func Repeat(effects classify.Effects) classify.Retry {
 	run := classify.Run{
 		Ended: classify.Yes, Failed: classify.Yes, Inner: effects,
-		// It and what the run did are all that there is.
+		// This request and the effects are all that there is.
 		AnnouncedRequests: classify.Counted(effects.Requests + 1), AnnouncedTools: classify.Counted(effects.Tools),
 		Requests: []classify.Request{{
 			Phase: semconv.PhaseBeforeConnection, Ended: semconv.StreamEndNoResponse, Failed: classify.Yes, Basis: classify.Typed,
@@ -41,8 +40,7 @@ func Repeat(effects classify.Effects) classify.Retry {
 	return classify.Judge(&run).Run.Retry
 }
 
-// MoreCareful is the verdict with the higher level. At one level it is the one whose reason
-// comes first.
+// MoreCareful returns a with the verdict of the higher level. At one level the reason that comes first wins.
 func MoreCareful(a, b classify.Retry) classify.Retry {
 	if b.Safety > a.Safety || b.Safety == a.Safety && b.Reason < a.Reason {
 		a.Safety, a.Reason = b.Safety, b.Reason

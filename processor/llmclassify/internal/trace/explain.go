@@ -8,15 +8,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// maxForeign bounds the items of other runs that are evidence for one. Of four times as many
-// it is looked at whether they are.
+// maxForeign bounds the items of other runs that are evidence for one run. Four times as many are tested for that.
 const maxForeign = 128
 
-// foreignRequests are the requests of a trace, by their start. Its zero value is not filled
-// yet.
+// foreignRequests are the requests of a trace, by their start. The zero value is not filled yet.
 type foreignRequests struct {
 	byStart []foreignRequest
-	beneath map[pcommon.SpanID][]int // of byStart, by the request or tool above
+	beneath map[pcommon.SpanID][]int // indices in byStart, by the request or tool above
 	one     bool                     // all are of one service
 }
 
@@ -47,9 +45,9 @@ func (f *foreignRequests) fill(groups []*group, same func(a, b *Item) bool) {
 	}
 }
 
-// addForeign adds requests of other groups to g as evidence for its items that are
-// Unexplained or Upstream: those beneath one of these, and those of other services at their
-// time, in the order of their start. If there are more than are looked at, g lacks parts.
+// addForeign adds requests of other groups to g as evidence for its Unexplained and Upstream items: requests beneath one of
+// these, and requests of other services at their time, in the order of their start. If there are more than the bound, g
+// lacks parts.
 func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests) {
 	if len(groups) < 2 {
 		return
@@ -67,27 +65,13 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 			g.cut = true
 		}
 	}
-	var from, to pcommon.Timestamp
-	var one *Item // one of those that are to be explained; nil where they are of several services
-	several := false
-	for _, it := range g.items {
-		if it.Gone() || !it.Unexplained && !it.Upstream {
-			continue
-		}
+	from, to, one := g.toExplain(func(it *Item) {
 		for _, i := range requests.beneath[it.ID] {
 			if take(i); g.cut {
 				break
 			}
 		}
-		if one == nil && !several {
-			one, from, to = it, it.Start, it.End
-			continue
-		}
-		from, to = min(from, it.Start), max(to, it.End)
-		if one != nil && !SameService(one, it) {
-			one, several = nil, true
-		}
-	}
+	})
 	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, MaxSkew), func(r foreignRequest, at pcommon.Timestamp) int {
 		return cmp.Compare(r.Start, at)
 	})
@@ -118,8 +102,29 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 	b.work += looked/4 + len(taken)
 }
 
-// waitsForEvidence reports whether a complete run is to wait for what explains it, for
-// Config.Settle from now, or from when it began to wait.
+// toExplain visits the buffered items that need an explanation. It returns their time, and one of them, or nil if they
+// are of several services.
+func (g *group) toExplain(visit func(*Item)) (from, to pcommon.Timestamp, one *Item) {
+	several := false
+	for _, it := range g.items {
+		if it.Gone() || !it.Unexplained && !it.Upstream {
+			continue
+		}
+		visit(it)
+		if one == nil && !several {
+			one, from, to = it, it.Start, it.End
+			continue
+		}
+		from, to = min(from, it.Start), max(to, it.End)
+		if one != nil && !SameService(one, it) {
+			one, several = nil, true
+		}
+	}
+	return from, to, one
+}
+
+// waitsForEvidence reports whether a complete run waits for spans that explain its failure: for Config.Settle, from now or
+// from when it began to wait.
 func (b *Buffer) waitsForEvidence(t *Trace, g *group, now age) bool {
 	r := t.runs.get(g.place.Run)
 	if r == nil || g.run == nil || r.waited && !g.run.settling {

@@ -13,26 +13,26 @@ type group struct {
 	items  []*Item
 	above  []pcommon.SpanID  // by item
 	due    int               // held items that are due
-	end    bool              // the run span is one of them
+	end    bool              // the run span is one of the due items
 	named  bool              // an item names the run
 	yields bool              // an item says that the run yields
 	part   bool              // see Buffer.isPart
-	start  pcommon.Timestamp // when the first of them began
-	until  pcommon.Timestamp // when the last of them ended
-	last   age               // when the last of them arrived
+	start  pcommon.Timestamp // start of the first item
+	until  pcommon.Timestamp // end of the last item
+	last   age               // arrival of the last item
 
-	joined []pcommon.SpanID // what represented the spans of the same session before they were joined
+	joined []pcommon.SpanID // the ids that represented parts of the same session before they were joined
 
 	unexplained bool
 	upstream    bool
-	gaps        bool     // runs within it may be here whose spans are not
-	lacks       bool     // what is here of other runs may be its own
-	others      []Member // of other groups, where unexplained or upstream
-	cut         bool     // there are more than these
+	gaps        bool     // runs within it may be open, see setGaps
+	lacks       bool     // buffered parts of other runs may be its own
+	others      []Member // evidence of other groups, if unexplained or upstream
+	cut         bool     // there is more evidence than others has
 }
 
-// isRun reports whether they belong to a run, and are not just spans under one parent: the
-// run's span is here, or one of them names it.
+// isRun reports whether the items belong to a run, and are not just spans under one parent: the run's span is buffered, or
+// an item names the run.
 func (g *group) isRun() bool { return g.run != nil || g.named }
 
 // runSet is a small set of runs.
@@ -52,7 +52,7 @@ func (s runSet) lookup() func(pcommon.SpanID) bool {
 	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
 }
 
-// grouped are the items of t by their run.
+// grouped returns the items of t by their run.
 func (b *Buffer) grouped(t *Trace, due func(*Item, Place) bool) []*group {
 	groups := b.group(t, due)
 	isOpen := func(g *group) bool { return g.place.Open }
@@ -62,11 +62,10 @@ func (b *Buffer) grouped(t *Trace, due func(*Item, Place) bool) []*group {
 	return joinSessions(groups)
 }
 
-// stepsPerWork is how many spans that passed are looked up in the time of one item, or how
-// many that settle.
+// stepsPerWork is how many links can be looked up, or how many spans can settle, in the time of one item.
 const stepsPerWork = 8
 
-// locate is Config.Locate. Long chains of parents count as work.
+// locate is [Locate]. Long chains of parents count as work.
 func (b *Buffer) locate(t *Trace, it *Item) Place {
 	place := Locate(t, it)
 	b.work += t.steps / stepsPerWork
@@ -76,7 +75,7 @@ func (b *Buffer) locate(t *Trace, it *Item) Place {
 
 func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 	groups := b.scratch.groups[:0]
-	var byRun map[pcommon.SpanID]*group // when there are many
+	var byRun map[pcommon.SpanID]*group // nil while there are few groups
 	find := func(run pcommon.SpanID) *group {
 		if byRun != nil {
 			return byRun[run]
@@ -120,30 +119,34 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 				byRun[place.Run] = g
 			}
 		}
-		g.items = append(g.items, it)
-		g.above = append(g.above, place.Above)
-		g.place.Open = g.place.Open || place.Open
-		g.start, g.until, g.last = min(g.start, it.Start), max(g.until, it.End), max(g.last, it.arrived)
-		g.named = g.named || it.owner() == place.Run
-		g.yields = g.yields || it.Yields
-		if it.ID == place.Run && it.Role == Run && g.run == nil {
-			g.run = it
-		}
-		g.unexplained = g.unexplained || it.Unexplained
-		g.upstream = g.upstream || it.Upstream
+		g.add(it, place)
 		if it.Held() && due(it, place) {
 			g.due++
 			g.end = g.end || it.Role == Run && it.ID == place.Run
 		}
 	}
-	for _, g := range groups { // runs that yield to one another, in a circle, are none
+	for _, g := range groups { // runs that yield to one another, in a circle, are no runs
 		g.place.Known = g.place.Known && g.run != nil
 	}
 	return groups
 }
 
-// scratch is memory for one group and its items, which is used again. Those of a large one are
-// not kept.
+// add adds an item at its place, which is of the group.
+func (g *group) add(it *Item, place Place) {
+	g.items = append(g.items, it)
+	g.above = append(g.above, place.Above)
+	g.place.Open = g.place.Open || place.Open
+	g.start, g.until, g.last = min(g.start, it.Start), max(g.until, it.End), max(g.last, it.arrived)
+	g.named = g.named || it.owner() == place.Run
+	g.yields = g.yields || it.Yields
+	if it.ID == place.Run && it.Role == Run && g.run == nil {
+		g.run = it
+	}
+	g.unexplained = g.unexplained || it.Unexplained
+	g.upstream = g.upstream || it.Upstream
+}
+
+// scratch is reusable memory for one group and its items. The memory of a large group is not kept.
 type scratch struct {
 	groups [2]*group
 	first  group
@@ -151,10 +154,10 @@ type scratch struct {
 	above  []pcommon.SpanID
 }
 
-// maxScratch is how many items there is memory for.
+// maxScratch bounds the items of the reusable memory.
 const maxScratch = 1 << 10
 
-// lists makes empty lists for n items. Those that it made before are not used any more.
+// lists makes empty lists for n items. The lists of the previous call must not be used any more.
 func (s *scratch) lists(n int) (items []*Item, above []pcommon.SpanID) {
 	if n > maxScratch {
 		return make([]*Item, 0, n), make([]pcommon.SpanID, 0, n)

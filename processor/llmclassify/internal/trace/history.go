@@ -11,75 +11,72 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// MaxPastRuns bounds the judged runs that are kept of one trace.
+// MaxPastRuns bounds the judged runs that are kept for one trace.
 const MaxPastRuns = 256
 
 const (
-	maxPastSpans = 4096 // of one trace
-	// pastRunSize and pastSpanSize are the memory of a run and a span in bytes, with their shares
-	// of the maps.
+	maxPastSpans = 4096 // for one trace
+	// pastRunSize and pastSpanSize are the memory of a run and a span in bytes, with their shares of the maps.
 	pastRunSize  = 320
 	pastSpanSize = 40
-	// forgottenSkew is by how much a run may seem to begin after one within it.
+	// forgottenSkew is by how much a run may seem to begin after a run within it.
 	forgottenSkew = pcommon.Timestamp(10 * time.Second)
 	// anyTime is later than any run began.
 	anyTime = pcommon.Timestamp(math.MaxUint64)
 )
 
-// History keeps the pasts of traces of which nothing else is here. A run that is judged later finds there
-// the runs within it, and a late span the runs that it corrects. A trace is forgotten as a whole, and
-// its later runs lack parts.
+// History keeps the pasts of traces without buffered spans. A run that is judged later finds there the runs within it, and
+// a late span the runs that it corrects. A trace is forgotten as a whole, and its later runs lack parts.
 type History struct {
 	lifetime *Lifetime
 	judged   *Judged // remembers which traces were forgotten
 
-	open   pastCache // of traces with runs that may be within others, or that lack some
-	closed pastCache // of the other ones, which are for late spans alone
+	open   pastCache // traces with runs that may be within others, or that lack some
+	closed pastCache // the other traces, kept for late spans alone
 	now    time.Time
-	limit  int // bytes of the pasts of traces that are here
-	live   int // how many there are
+	limit  int // bound on the pasts of buffered traces, bytes
+	live   int // the pasts of buffered traces, bytes
 }
 
 type pastCache = *generations.Cache[pcommon.TraceID, *past]
 
-// past is what is known of a trace beside what is here: the runs that were judged, and the spans above each
-// span that has gone. It is a field of a trace that is here. Its zero value and nil are empty.
+// past holds the facts of a trace that outlast its buffered spans: the judged runs, and for each released span the span
+// above it. It is a field of a buffered trace. Its zero value and nil are empty.
 type past struct {
 	spans []pastSpan
-	at    map[pcommon.SpanID]int32 // where they are in spans, if these are many
+	at    map[pcommon.SpanID]int32 // index in spans by id, nil while these are few
 	runs  []*pastRun               // in the order of their verdicts
 	byID  map[pcommon.SpanID]*pastRun
-	last  time.Time         // the last change
-	lost  pcommon.Timestamp // runs that began until then may be missing; 0: none is
-	loose bool              // a run of it may be within another one
-	round int               // counts the searches for runs within one
+	last  time.Time         // time of the last change
+	lost  pcommon.Timestamp // runs that began until then may be missing; 0: none
+	loose bool              // a run of the trace may be within another one
+	round int               // counts the searches for runs within another run
 }
 
-// pastRun is a run that was judged, or a part that only its time places in one and that may be
-// of another run.
+// pastRun is a run that was judged, or a part that was placed by time in a judged run and may belong to another one.
 type pastRun struct {
 	Position
 	id        pcommon.SpanID
-	did       classify.Effects // with the runs within it, and with late spans
-	well      classify.Fact    // NotObserved: its producer does not record how it ended
-	retry     classify.Retry   // unset where it did not fail
-	taken     bool             // its effects are a part of those of a run around it
-	by        pcommon.SpanID   // that run
-	counts    bool             // the numbers that the run around it announces include its own
-	corrected bool             // a late span has made it more careful
-	announced bool             // as many parts as it announced were here
+	effects   classify.Effects // with the runs within it, and with late spans
+	well      classify.Fact    // NotObserved: its producer does not record the outcome
+	retry     classify.Retry   // unset if it did not fail
+	taken     bool             // a run around it includes its effects
+	takenBy   pcommon.SpanID   // that run around it
+	counts    bool             // the run around it includes its parts in the announced numbers
+	corrected bool             // a late span made it more careful
+	announced bool             // as many parts as it announced were buffered
 	again     bool             // it was judged before
-	round     int              // it was found within a run in this round, see past.within
+	round     int              // the last round that found it within a run, see past.round
 }
 
-// pastSpan is a span that has gone.
+// pastSpan is a released span.
 type pastSpan struct {
-	id, above pcommon.SpanID // above is the run that it names, or else its parent
+	id, above pcommon.SpanID // above is the run that the span names, or else its parent
 	tool      bool
 }
 
-// newHistory keeps traces for a period at least and two at most, in at most this many bytes each: those of which
-// runs may be within others, the other ones, and the pasts of those that are here.
+// newHistory keeps traces for one period at least and two at most. Its bytes bound the open pasts, the closed pasts, and the
+// pasts of buffered traces, each on its own.
 func newHistory(period time.Duration, bytes int, judged *Judged, l *Lifetime) *History {
 	h := &History{lifetime: l, judged: judged}
 	cache := func() pastCache {
@@ -99,7 +96,7 @@ func newHistory(period time.Duration, bytes int, judged *Judged, l *Lifetime) *H
 	return h
 }
 
-// SetLimit changes the bytes.
+// SetLimit changes the bound in bytes.
 func (h *History) SetLimit(bytes int) {
 	h.limit = bytes
 	h.open.SetLimit(bytes / 2)
@@ -109,14 +106,14 @@ func (h *History) SetLimit(bytes int) {
 // Size is the estimated memory in bytes.
 func (h *History) Size() int { return h.live + h.open.Size() + h.closed.Size() }
 
-// Rotate forgets the traces that are old enough.
+// Rotate forgets traces that are old enough.
 func (h *History) Rotate(now time.Time) {
 	h.now = now
 	h.open.Rotate(now)
 	h.closed.Rotate(now)
 }
 
-// take takes out the past of a trace that is not here, nil if none is kept.
+// take removes and returns the past of a trace that is not buffered, nil if none is kept.
 func (h *History) take(id pcommon.TraceID) *past {
 	if p, ok := h.open.Take(id); ok {
 		return p
@@ -125,7 +122,7 @@ func (h *History) take(id pcommon.TraceID) *past {
 	return p
 }
 
-// put keeps the past of a trace that is not here.
+// put keeps the past of a trace that is not buffered.
 func (h *History) put(now time.Time, id pcommon.TraceID, p *past) {
 	h.now = now
 	switch {
@@ -136,13 +133,13 @@ func (h *History) put(now time.Time, id pcommon.TraceID, p *past) {
 	}
 }
 
-// enter takes out the past of a trace that is here now.
+// enter moves the past of a trace into the trace, which is buffered from now on.
 func (h *History) enter(t *Trace) {
 	t.past = h.take(t.id)
 	h.live += t.past.size()
 }
 
-// leave keeps the past of a trace of which nothing else is here, with its links, if runs of it may come.
+// leave keeps the past of a trace without buffered spans, with its links, if further runs of the trace may come.
 func (h *History) leave(now time.Time, t *Trace) {
 	p := t.past
 	t.past = nil
@@ -157,7 +154,7 @@ func (h *History) leave(now time.Time, t *Trace) {
 	h.put(now, t.id, p)
 }
 
-// pastOf is the past of the trace of a release that is judged now. It is empty if none is kept.
+// pastOf returns the past of the trace of a release that is judged now. It is empty if none is kept.
 func (h *History) pastOf(release *Release) *past {
 	if t := release.Of; t != nil {
 		return t.ownPast()
@@ -171,12 +168,12 @@ func (h *History) pastOf(release *Release) *past {
 	return new(past)
 }
 
-// change changes the past of the trace of a release. That of a trace which is here is forgotten where
-// there are too many of them.
+// change changes the past of the trace of a release. If the pasts of buffered traces exceed their bound, this one is
+// forgotten.
 func (h *History) change(now time.Time, release *Release, change func(*past)) {
 	p := h.pastOf(release)
 	if release.Of == nil {
-		h.take(release.Trace) // its size changes
+		h.take(release.Trace) // as its size changes
 		change(p)
 		p.last = now
 		h.put(now, release.Trace, p)
@@ -193,7 +190,7 @@ func (h *History) change(now time.Time, release *Release, change func(*past)) {
 	}
 }
 
-// ownPast is the past of a trace that is here.
+// ownPast returns the past of a buffered trace.
 func (t *Trace) ownPast() *past {
 	if t.past == nil {
 		t.past = new(past)
@@ -201,7 +198,7 @@ func (t *Trace) ownPast() *past {
 	return t.past
 }
 
-// size is the estimated memory of its runs and spans, in bytes.
+// size is the estimated memory of the runs and spans, in bytes.
 func (p *past) size() int {
 	if p == nil {
 		return 0
@@ -209,31 +206,30 @@ func (p *past) size() int {
 	return pastRunSize*len(p.runs) + pastSpanSize*len(p.spans)
 }
 
-// forgot reports whether a run is not kept that may be within one of the trace that began at this
-// time.
+// forgot reports whether a forgotten run may be within a run of the trace that began at this time.
 func (p *past) forgot(began pcommon.Timestamp) bool {
 	return p.lost > 0 && began-min(began, forgottenSkew) <= p.lost
 }
 
-// Ended is how a run ended.
+// Ended is the outcome of a run.
 type Ended struct {
 	Effects classify.Effects // with the runs within it
-	Well    classify.Fact    // NotObserved: its producer does not record it
-	Retry   classify.Retry   // unset where it did not fail
+	Well    classify.Fact    // NotObserved: its producer does not record the outcome
+	Retry   classify.Retry   // unset if it did not fail
 }
 
 // Keep keeps a run that was judged.
 func (h *History) Keep(now time.Time, release *Release, ended Ended) {
 	announced := release.Run.Announced
 	r := &pastRun{
-		Position: PositionOf(release.Run), id: release.Run.ID, did: ended.Effects, well: ended.Well, retry: ended.Retry,
+		Position: PositionOf(release.Run), id: release.Run.ID, effects: ended.Effects, well: ended.Well, retry: ended.Retry,
 		counts:    announced.Known || announced.Requests > 0,
 		announced: announced.Known && (announced.Void || release.Reason == Complete),
 	}
 	h.change(now, release, func(p *past) { p.keep(r, release) })
 }
 
-// span is a span that has gone, nil if it is not kept.
+// span returns a released span, nil if it is not kept.
 func (p *past) span(id pcommon.SpanID) *pastSpan {
 	if p == nil {
 		return nil
@@ -252,15 +248,15 @@ func (p *past) span(id pcommon.SpanID) *pastSpan {
 	return nil
 }
 
-// over is the span above one that has gone: the run that it names, or else its parent.
-func (p *past) over(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
+// above returns the span above a released one: the run that it names, or else its parent.
+func (p *past) above(id pcommon.SpanID) (above pcommon.SpanID, ok bool) {
 	if s := p.span(id); s != nil {
 		return s.above, true
 	}
 	return above, false
 }
 
-// run is a judged run, nil if none has this id.
+// run returns a judged run, nil if none has this id.
 func (p *past) run(id pcommon.SpanID) *pastRun {
 	if p == nil {
 		return nil
@@ -276,7 +272,7 @@ func (p *past) run(id pcommon.SpanID) *pastRun {
 	return nil
 }
 
-// link notes the span above one that goes.
+// link notes the span above a released one.
 func (p *past) link(id, above pcommon.SpanID, tool bool) {
 	if s := p.span(id); s != nil {
 		s.above, s.tool = above, s.tool || tool
@@ -298,8 +294,8 @@ func (p *past) link(id, above pcommon.SpanID, tool bool) {
 	p.at[id] = int32(len(p.spans) - 1) //nolint:gosec // likewise
 }
 
-// leave links the spans of a release, which are not here any more. Also the runs that are judged before that one
-// may be beneath them. A span that is a run's by its time alone is not known to be beneath that.
+// leave links the spans of a release, as they are not buffered any more. Runs that are judged before the release may be
+// beneath them, too. A span that was placed by time is not linked: nothing shows that it is beneath the run.
 func (p *past) leave(release *Release) {
 	p.spans = slices.Grow(p.spans, min(len(release.Members), maxPastSpans-len(p.spans)))
 	for i := range release.Members {
@@ -309,13 +305,13 @@ func (p *past) leave(release *Release) {
 	}
 }
 
-// keep keeps a run, and the parts that it has by their time alone.
+// keep keeps a run, and the parts that were placed by time in it.
 func (p *past) keep(r *pastRun, release *Release) {
-	r.again = p.remove(r.id) // its sender has sent it again
+	r.again = p.remove(r.id) // its sender repeated it
 	for i := range release.Members {
 		if m := &release.Members[i]; m.ByTime && m.Role != Run && !m.Foreign {
-			part := &pastRun{Position: PositionOf(m.Item), id: m.ID, did: r.did, well: classify.Yes, taken: true, by: r.id}
-			part.did.Requests, part.did.Tools = 0, 0
+			part := &pastRun{Position: PositionOf(m.Item), id: m.ID, effects: r.effects, well: classify.Yes, taken: true, takenBy: r.id}
+			part.effects.Requests, part.effects.Tools = 0, 0
 			p.add(part)
 		}
 	}
@@ -326,7 +322,7 @@ func (p *past) keep(r *pastRun, release *Release) {
 	}
 }
 
-// remove removes a run. It reports whether it was there.
+// remove removes a run. It reports whether the run was kept.
 func (p *past) remove(run pcommon.SpanID) bool {
 	if p.run(run) == nil {
 		return false
@@ -336,7 +332,7 @@ func (p *past) remove(run pcommon.SpanID) bool {
 	return true
 }
 
-// add adds a run. Of many the first one goes, and runs that began before it may lack it.
+// add adds a run. Beyond MaxPastRuns the first run is dropped, and runs that began before that one may lack it.
 func (p *past) add(r *pastRun) {
 	if p.runs = append(p.runs, r); p.byID != nil {
 		p.byID[r.id] = r
@@ -364,14 +360,14 @@ type PastRun struct {
 	Trace     pcommon.TraceID
 	Run       pcommon.SpanID
 	Ended          // with late spans
-	Corrected bool // a late span has made it more careful
+	Corrected bool // a late span made it more careful
 }
 
-// Runs yields the runs that are kept.
+// Runs yields the judged runs that are kept.
 func (b *Buffer) Runs(yield func(PastRun) bool) {
 	of := func(trace pcommon.TraceID, p *past) bool {
 		for _, r := range p.runs {
-			if !yield(PastRun{trace, r.id, Ended{r.did, r.well, r.retry}, r.corrected}) {
+			if !yield(PastRun{trace, r.id, Ended{r.effects, r.well, r.retry}, r.corrected}) {
 				return false
 			}
 		}

@@ -9,15 +9,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Spans of one run may be in a trace without a chain of parents that shows it. Sessions
-// and responses that they name show it, too.
+// Spans of one run may be in a trace without a chain of parents that shows it. The sessions and responses that they name
+// show it, too.
 
 // MaxSkew is the largest difference between the clocks of two services.
 const MaxSkew = pcommon.Timestamp(time.Second)
 
-// joinResponses adds the links that are missing between requests that had the same
-// response: what a gateway did is beneath the request for which it did it. It reports
-// whether it has added any.
+// joinResponses adds the missing links between requests with the same response: a gateway's request is beneath the request
+// that the gateway served. It reports whether it added any.
 func (b *Buffer) joinResponses(t *Trace) (added bool) {
 	for ; t.joined < len(t.items); t.joined++ {
 		it := t.items[t.joined]
@@ -41,18 +40,16 @@ func (b *Buffer) joinResponses(t *Trace) (added bool) {
 	return added
 }
 
-// contains reports whether one request took place within the time of another one, as far as
-// their clocks agree. Of two that took the same time one is the outer one, whichever came
-// first.
+// contains reports whether one request took place within the time of another one, as far as their clocks agree. Of two
+// requests with the same duration exactly one is the outer one, whichever arrived first.
 func contains(outer, inner *Item) bool {
 	longer := cmp.Or(cmp.Compare(outer.End-outer.Start, inner.End-inner.Start), bytes.Compare(inner.ID[:], outer.ID[:]))
 	return longer > 0 && outer.Start <= inner.Start+MaxSkew && inner.End <= outer.End+MaxSkew
 }
 
-// joinResponse links the parent of one request to another one, of another service, that
-// contains it, and so the parent of the run that the first one names. It reports whether it
-// has linked any. Within one service, the same response is no evidence: some servers repeat
-// the ids of theirs.
+// joinResponse links the parent of one request, and the parent of the run that this request names, to a request of another
+// service that contains it. It reports whether it linked any. Within one service the same response is no evidence: some
+// servers repeat the ids of their responses.
 func (b *Buffer) joinResponse(t *Trace, inner, outer *Item) (linked bool) {
 	if SameService(inner, outer) {
 		return false
@@ -75,8 +72,8 @@ func (b *Buffer) joinResponse(t *Trace, inner, outer *Item) (linked bool) {
 	return linked
 }
 
-// joinParent links a parent that is not here to a request. Of several requests, the one that
-// began first counts. It reports whether it has linked it.
+// joinParent links a missing parent to a request. Of several requests, the one that began first counts. It reports whether
+// it added or changed the link.
 func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
 	if parent.IsEmpty() || parent == to.Parent || parent == to.ID || t.Item(parent) != nil {
 		return false
@@ -100,18 +97,17 @@ func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
 	return true
 }
 
-// joinRun links what is above a run to what one of its requests was joined with, before
-// the run was here. It reports whether it does.
+// joinRun links the missing parent of a run to the outer request that joinResponse found for one of the run's requests
+// before the run span arrived. It reports whether it did.
 func (b *Buffer) joinRun(t *Trace, run pcommon.SpanID) bool {
 	pair, ok := t.unjoined[run]
 	delete(t.unjoined, run)
 	return ok && b.joinResponse(t, pair[0], pair[1])
 }
 
-// joinSessions makes one group of those that belong to no run and whose spans name one
-// session, if one followed the other: groups at the same time may be of different agents,
-// and so may all others of that session. A group of which the run may still come is not
-// joined with one that is not to wait for it.
+// joinSessions joins groups that belong to no run and whose spans name one session, if each group began after the one
+// before had ended: groups at the same time may be of different agents, and then so may all others of that session. A group
+// whose run may still come is not joined with one that does not wait for a run.
 func joinSessions(groups []*group) []*group {
 	type key struct {
 		session uint64
@@ -148,8 +144,7 @@ func joinSessions(groups []*group) []*group {
 	return slices.DeleteFunc(groups, func(g *group) bool { return joined[g] })
 }
 
-// oneAfterTheOther reports whether none of these groups, which are in the order of their
-// start, began before those before it had ended.
+// oneAfterTheOther reports whether each of these groups, ordered by start, began after all groups before it had ended.
 func oneAfterTheOther(list []*group) bool {
 	var until pcommon.Timestamp
 	for _, g := range list {
@@ -161,7 +156,7 @@ func oneAfterTheOther(list []*group) bool {
 	return true
 }
 
-// session is the session of spans that belong to no run, 0 if they name none or several.
+// session returns the session of spans that belong to no run, 0 if they name none or several.
 func (g *group) session() (session uint64) {
 	if g.isRun() {
 		return 0

@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	// judgedSize is the memory of one entry of a [memory], with its share of what is free.
+	// judgedSize is the memory of one entry of a [memory], with its share of the free slots, in bytes.
 	judgedSize = 16
-	// spanCost is that of a span in a [spanMemory].
+	// spanCost is the memory of a span in a [spanMemory], in bytes.
 	spanCost = 6
 	// minJudged is how many entries there is always room for.
 	minJudged = 1024
 )
 
-// Judged remembers what was judged, so that no run is judged twice: runs, which a late
-// span may name; their traces, and those of which facts were forgotten; and the spans of judged runs, of the traces between them,
-// and late ones, any of which may be the parent of a late span.
+// Judged remembers judged runs, so that no run is judged twice. It holds the runs, which a late span may name; their
+// traces; traces with forgotten facts; and the possible parents of late spans: the spans of judged runs, the links between
+// them, and late spans themselves.
 type Judged struct {
 	seed  maphash.Seed
 	runs  memory
 	old   memory // of traces, see ForgotOld
 	spans spanMemory
 	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
-	now   time.Time                           // the last that is known
+	now   time.Time                           // the last time that is known
 	lost  time.Time                           // see Lost
 	// lostOld is when marks of old were last forgotten to make room; zero if they never were.
 	lostOld time.Time
 }
 
-// newJudged remembers runs and spans for these periods, in a total of at most an
-// eighth of bytes.
+// newJudged remembers runs and spans for these periods, in at most an eighth of bytes in all.
 func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 	j := &Judged{
 		now:   now,
@@ -48,14 +47,13 @@ func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 	return j
 }
 
-// SetLimit changes how much memory is used: an eighth of bytes. What is there beyond that is
-// forgotten when something is added.
+// SetLimit changes the memory to an eighth of bytes. Entries beyond that are forgotten at the next addition.
 func (j *Judged) SetLimit(bytes int) {
 	j.setLimits(bytes, 1)
 }
 
 func (j *Judged) setLimits(bytes, least int) {
-	fifth := bytes / 8 / 5 // two memories of two generations, and times of both
+	fifth := bytes / 8 / 5 // two memories of two generations, and the times of both
 	j.old.limit = max(fifth/4/judgedSize, least)
 	j.runs.limit = max(fifth/judgedSize-j.old.limit, least)
 	j.spans.limit = max(fifth/spanCost, least)
@@ -74,7 +72,7 @@ func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 	return maphash.Bytes(j.seed, key[:])
 }
 
-// Rotate forgets what is old enough to be forgotten.
+// Rotate forgets entries that are old enough.
 func (j *Judged) Rotate(now time.Time) {
 	j.now = now
 	j.runs.Rotate(now)
@@ -94,13 +92,13 @@ func (j *Judged) lose(lost bool) {
 	}
 }
 
-// Lost is when it was last forgotten of which traces something was forgotten, as there was
-// no room for that; zero if it never was. Any run that began before may lack parts.
+// Lost is when marks of forgotten traces were last forgotten themselves, for lack of room; zero if they never were. Any run
+// that began before may lack parts.
 func (j *Judged) Lost() time.Time {
 	return j.lost
 }
 
-// remember remembers n spans of a trace that belong to judged runs, or are between those.
+// remember remembers n spans of a trace that belong to judged runs, or are links between such spans.
 func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon.SpanID) {
 	if n == 0 {
 		return
@@ -114,29 +112,27 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
-// any reports whether a run of the trace was judged. Spans that represented a run because
-// none was found for too long do not count: there may be more such spans.
-func (j *Judged) any(trace pcommon.TraceID) bool {
+// hasRuns reports whether a run of the trace was judged. A span that represented a run because none was found for too long does
+// not count: there may be more such spans.
+func (j *Judged) hasRuns(trace pcommon.TraceID) bool {
 	return j.runs.contains(j.traceKey(trace))
 }
 
-// forgottenMark is in the key of a trace of which facts were forgotten.
+// forgottenMark is in the key of a trace with forgotten facts.
 const forgottenMark = 0x9e3779b97f4a7c15
 
-// Forgot remembers a trace of which something was forgotten: what is here of it, or comes
-// later, is not all that its runs did.
+// Forgot remembers a trace with forgotten facts: its runs did more than the buffered spans, and the spans to come, show.
 func (j *Judged) Forgot(trace pcommon.TraceID) {
 	key := j.traceKey(trace) ^ forgottenMark
 	j.mark(key)
 	j.addOld(key ^ forgottenMark)
 }
 
-// OldKept is for how long it is known at least that something of a trace was forgotten, see
-// [Judged.ForgotOld].
+// OldKept is how long a forgotten trace is remembered at least, see [Judged.ForgotOld].
 const OldKept = 24 * time.Hour
 
-// ForgotOld remembers a trace of which judged runs were forgotten for their age: a run that
-// lasts as long may have been around one of them.
+// ForgotOld remembers a trace with judged runs that were forgotten for their age: a run that lasts as long may have been
+// around one of them.
 func (j *Judged) ForgotOld(trace pcommon.TraceID) {
 	j.addOld(j.traceKey(trace))
 }
@@ -147,21 +143,21 @@ func (j *Judged) addOld(traceKey uint64) {
 	}
 }
 
-// ForgottenOld reports whether runs of a trace were forgotten for their age, or anything else of
-// it since this time, or may have been: of which traces that was is known for OldKept.
+// ForgottenOld reports whether runs of a trace were forgotten for their age, or other facts of the trace since this time,
+// or may have been: a forgotten trace is remembered for OldKept.
 func (j *Judged) ForgottenOld(trace pcommon.TraceID, since time.Time) bool {
 	return j.lostOld.After(since) || !j.old.empty() && j.old.contains(j.traceKey(trace))
 }
 
-// Forgotten reports whether something of a trace was forgotten, see [Judged.Forgot].
+// Forgotten reports whether facts of a trace were forgotten, see [Judged.Forgot].
 func (j *Judged) Forgotten(trace pcommon.TraceID) bool {
 	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^forgottenMark)
 }
 
-// refusedMark is in the key of a trace of which a call was refused.
+// refusedMark is in the key of a trace with a refused call.
 const refusedMark = 0xd6e8feb86659fd93
 
-// Refuse remembers a trace of which a call was refused, see [Buffer.Refuse].
+// Refuse remembers a trace with a refused call, see [Buffer.Refuse].
 func (j *Judged) Refuse(trace pcommon.TraceID) {
 	j.mark(j.traceKey(trace) ^ refusedMark)
 }
@@ -170,7 +166,7 @@ func (j *Judged) isRefused(trace pcommon.TraceID) bool {
 	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^refusedMark)
 }
 
-// run remembers a run whose verdict was given, and whether it counts as one of its trace.
+// run remembers a judged run, and whether it counts as a run of its trace.
 func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	j.add(j.key(trace, run))
 	if counts {
@@ -178,7 +174,7 @@ func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	}
 }
 
-// again remembers a run of which a span was late for as long as if it had been judged now.
+// again remembers a run with a late span for as long as if the run had been judged now.
 func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) {
 	if key := j.key(trace, run); !j.runs.Now.contains(key) {
 		j.add(key)
@@ -206,20 +202,18 @@ type runTime struct{ from, to pcommon.Timestamp }
 // runTimeSize is the memory of a runTime in bytes, with its share of the map.
 const runTimeSize = 64
 
-// span remembers a span of a run whose verdict was given.
+// span remembers a span of a judged run.
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.spans.add(spanHash{j.key(trace, span), j.traceKey(trace)})
 }
 
-// judgedRun reports whether a run was judged: the one with this id, or the one that this
-// span represented.
+// judgedRun reports whether a run was judged: the one with this id, or the one that this span represented.
 func (j *Judged) judgedRun(trace pcommon.TraceID, run pcommon.SpanID) bool {
 	return j.runs.contains(j.key(trace, run))
 }
 
-// late reports whether the verdict of the span's run was given: of the run that it names
-// or is (owner), or else of its parent's run, or of the one that it represented itself.
-// What is above a run does not make it late.
+// late reports whether the span's run was judged: the run that the span names or is (owner), or else its parent's run, or
+// the run that the span represented itself. A judged run above its own run does not make a span late.
 func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) bool {
 	if j.runs.empty() {
 		return false

@@ -8,14 +8,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// EndsRun reports whether a release is the last of a run whose span is here.
+// EndsRun reports whether a release is the last of a run whose span is buffered.
 func (r *Release) EndsRun() bool { return r.Run != nil && r.Final }
 
 // onlyOne is the order of one release.
 var onlyOne = []int{0}
 
-// JudgingOrder is the order in which releases are to be judged: of the runs of a trace, those that may
-// be within others first. The releases of a trace are together.
+// JudgingOrder is the order in which releases are to be judged: inner runs of a trace before the runs around them. The
+// releases of a trace stay together.
 func JudgingOrder(releases []Release) []int {
 	if len(releases) == 1 {
 		return onlyOne
@@ -41,15 +41,15 @@ func JudgingOrder(releases []Release) []int {
 
 // nest is the place of a release among the runs of its trace that are released together.
 type nest struct {
-	around int               // the release of the nearest run around it, -1 if none is here
-	loose  bool              // it may be within a run that is not known
-	depth  int               // how many are around it
-	lasts  pcommon.Timestamp // how long it lasted, or the longest run within it
+	around int               // the release of the nearest run around it, -1 if none is among them
+	loose  bool              // it may be within an unknown run
+	depth  int               // number of runs around it
+	lasts  pcommon.Timestamp // the duration of the run, or of the longest run within it
 	seen   bool
 }
 
-// innermostFirst sorts the releases of a trace: those of no run, then the runs, the shorter ones
-// first, but none before those within it.
+// innermostFirst sorts the releases of a trace: those without a run, then the runs, shorter ones first, but none before a
+// run within it.
 func innermostFirst(releases []Release, order []int) {
 	nests, endless := nestsOf(releases, order)
 	setDepths(order, nests)
@@ -83,8 +83,7 @@ func innermostFirst(releases []Release, order []int) {
 	setMissing(releases, order, nests, endless)
 }
 
-// nestsOf finds the nearest run around each one, and reports whether the spans above one are too many
-// to follow.
+// nestsOf finds the nearest run around each run, and reports whether too many spans are above a run to follow.
 func nestsOf(releases []Release, order []int) (nests map[int]*nest, endless bool) {
 	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
 	for _, i := range order {
@@ -133,10 +132,10 @@ func setDepths(order []int, nests map[int]*nest) {
 	}
 }
 
-// setMissing notes in the runs that go before one that may be within them by its time that they lack
-// it. They also lack the parts that a later one has by their time alone.
+// setMissing sets Missing for each run that is judged before a run which its time places within it, or before a run with parts
+// placed by time that may be its own.
 func setMissing(releases []Release, order []int, nests map[int]*nest, endless bool) {
-	const maxLater = 64 // of more it is not tested whose they may be
+	const maxLater = 64 // beyond that, no part is tested, and the run counts as lacking some
 	var later []*Item
 	for _, i := range slices.Backward(order) {
 		r := &releases[i]

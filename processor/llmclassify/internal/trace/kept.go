@@ -1,23 +1,22 @@
 package trace
 
-// ItemSize is the memory of an item and its place in the lists in bytes, without
-// its span.
+// ItemSize is the memory of an item and its place in the lists in bytes, without its span.
 const ItemSize = 272
 
-// TraceSize is the memory of a trace of which anything is held in bytes, beside its
-// items. The caller of Add counts it in their sizes.
+// TraceSize is the memory of a trace with held spans in bytes, beside its items. The caller of Add counts it in their
+// sizes.
 const TraceSize = 384
 
-// Forgotten returns how many items were forgotten because of Config.MaxFactBytes, before
-// their run was judged, since the last call.
+// Forgotten returns how many items were forgotten for Config.MaxFactBytes, before their run was judged, since the last
+// call.
 func (b *Buffer) Forgotten() int {
 	n := b.forgotten
 	b.forgotten = 0
 	return n
 }
 
-// Trim forgets the items that have waited longest, down to Config.MaxFactBytes. It is to be
-// called when Config.Shared has grown.
+// Trim forgets the items that have waited longest, down to Config.MaxFactBytes. The caller calls it when Config.Shared has
+// grown.
 func (b *Buffer) Trim() {
 	for b.FactBytes() > b.cfg.MaxFactBytes {
 		it := b.kept.front()
@@ -53,7 +52,7 @@ func (b *Buffer) forget(it *Item) {
 	}
 }
 
-// guessedFacts is the memory of facts that are not read yet, in bytes.
+// guessedFacts is the assumed memory of unread facts, in bytes.
 const guessedFacts = 512
 
 // read reads the facts of a span, once.
@@ -63,8 +62,8 @@ func (b *Buffer) read(it *Item) {
 	}
 }
 
-// SetFacts tells the memory of the facts of an item that went early in a release, in bytes,
-// once they are read. Until then it is guessedFacts.
+// SetFacts sets the memory of the facts of an item that was released early, in bytes, once they are read. Until then it is
+// guessedFacts.
 func (b *Buffer) SetFacts(it *Item, bytes int) {
 	size := ItemSize + bytes
 	if it.state == stateKept {
@@ -73,7 +72,7 @@ func (b *Buffer) SetFacts(it *Item, bytes int) {
 	it.factSize = int32(size) //nolint:gosec // facts are bounded
 }
 
-// keep counts the facts of a span that goes. The owner of its release reads them.
+// keep counts the facts of a span that is released early. The owner of its release reads them.
 func (b *Buffer) keep(it *Item) {
 	if it.factSize == 0 {
 		it.factSize = int32(ItemSize + guessedFacts) //nolint:gosec // it is small
@@ -87,7 +86,7 @@ func (b *Buffer) keep(it *Item) {
 	t.kept++
 }
 
-// drop removes an item, with the facts that were kept of it.
+// drop removes an item, with its facts.
 func (b *Buffer) drop(it *Item) {
 	if b.kept.remove(it) {
 		b.factBytes -= int(it.factSize)
@@ -96,7 +95,7 @@ func (b *Buffer) drop(it *Item) {
 	it.trace.drop(it)
 }
 
-// keptList is the items whose spans have gone, the first to go in front.
+// keptList is the items with released spans, the first one released in front.
 type keptList struct{ head, tail *Item }
 
 func (l *keptList) front() *Item { return l.head }
@@ -111,7 +110,7 @@ func (l *keptList) push(it *Item) {
 	l.tail = it
 }
 
-// remove reports whether the item was there.
+// remove reports whether the item was in the list.
 func (l *keptList) remove(it *Item) bool {
 	if it.prev == nil && l.head != it {
 		return false

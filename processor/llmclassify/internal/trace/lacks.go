@@ -7,10 +7,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// setGaps finds the runs that go and during which another one began whose span is not here
-// yet: that may be within them.
+// setGaps finds the runs that are due and during which another run began whose span is not buffered yet: that run may be
+// within them.
 func setGaps(groups []*group) {
-	var starts []pcommon.Timestamp // of these
+	var starts []pcommon.Timestamp // starts of the open runs
 	for _, g := range groups {
 		if g.isOpenRun() {
 			starts = append(starts, g.start)
@@ -28,19 +28,19 @@ func setGaps(groups []*group) {
 	}
 }
 
-// isOpenRun reports whether they name a run whose span is not here, and may never come.
+// isOpenRun reports whether the items name a run whose span is not buffered, and may never come.
 func (g *group) isOpenRun() bool { return g.place.Open && g.named && g.run == nil }
 
-// maxTested bounds the spans of which it is tested whether they may be a run's.
+// maxTested bounds the items that are tested for belonging to a run.
 const maxTested = 64
 
-// setOpenParts finds the runs that go and within which a run of another service may be whose span is not here. The
-// numbers that they announce do not include what that did. A request during a run may be what a gateway did for the
-// run itself, but not a tool. What began just after the end is of a run that outlasts the one that started it.
+// setOpenParts finds the runs that are due and around an open run of another service: the numbers that they announce do not
+// include the parts of that one. A request during a run may be a gateway's for the run itself, but not a tool. A part that
+// began just after the end belongs to an open run that outlasts the run around it.
 func (b *Buffer) setOpenParts(groups []*group) {
 	type openPart struct {
 		*Item
-		began pcommon.Timestamp // its run, as far as that is here
+		began pcommon.Timestamp // start of its run, as far as the run is buffered
 	}
 	var parts []openPart
 	for _, g := range groups {
@@ -77,8 +77,8 @@ func (b *Buffer) setOpenParts(groups []*group) {
 	}
 }
 
-// setLacks finds the runs that go and that may lack what is here: another run, which stays, has it
-// by its time alone.
+// setLacks finds the runs that are due and may lack buffered parts: parts that were placed by time in another run, which
+// stays.
 func (b *Buffer) setLacks(groups []*group) {
 	goes := func(g *group) bool { return g.end && !g.part }
 	var parts []*Item

@@ -11,8 +11,8 @@ func lateRelease(trace pcommon.TraceID, it *Item, out bool) Release {
 	return Release{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member{{Item: it, Out: out}}}
 }
 
-// sweepLate releases the spans that are beneath late spans and arrived before them:
-// another service's spans arrive in any order.
+// sweepLate releases spans that are beneath late spans and arrived before them: another service's spans arrive in any
+// order.
 func (b *Buffer) sweepLate(t *Trace, now age, releases []Release) []Release {
 	if len(t.late) == 0 { // the usual case
 		return releases
@@ -58,8 +58,7 @@ func (b *Buffer) sweepLate(t *Trace, now age, releases []Release) []Release {
 // maxLinks bounds a walk up spans that are not held, against cycles.
 const maxLinks = 128
 
-// above is the parent of an item, or where that is a link, the first span above it that
-// is not.
+// above is the parent of an item, or if that is a link, the first span above it that is not.
 func (t *Trace) above(it *Item) pcommon.SpanID {
 	id := it.Parent
 	for range maxLinks {
@@ -72,8 +71,8 @@ func (t *Trace) above(it *Item) pcommon.SpanID {
 	return id
 }
 
-// discardGroup releases the facts of spans that are not a run, but what another service
-// did for one: no run was found for them in a trace with another one, or theirs yielded.
+// discardGroup releases the facts of spans that are no run, but the work of another service for one: no run was found for
+// them in a trace with another run, or theirs yielded.
 func (b *Buffer) discardGroup(t *Trace, g *group) Release {
 	release := Release{
 		Reason: RunExpired, Trace: t.id, RunID: g.place.Run, Members: make([]Member, 0, len(g.items)),

@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Lifetime is which spans this process can have received.
+// Lifetime tells which spans this process can have received.
 type Lifetime struct {
-	Embedded bool          // all spans come, and none came before
-	Period   time.Duration // for which judged runs are kept
+	Embedded bool          // all spans arrive here, none went to an earlier process
+	Period   time.Duration // how long judged runs are kept
 	began    atomic.Int64  // in Unix nanoseconds; 0 before the start
 }
 
@@ -25,17 +25,16 @@ func (l *Lifetime) Begin(now time.Time) {
 // clockSkew is the largest difference between the clocks of a producer and this process.
 const clockSkew = time.Second
 
-// lacks reports whether parts of a run, or runs within it, may have been received by an earlier process,
-// or may be with a sender that could not send them: the run began before this process did, however long ago. A
-// sender may have kept it for as long.
+// lacks reports whether the run began before this process did, however long ago: an earlier process may have received parts
+// of the run, or a sender may still keep parts that it could not send.
 func (l *Lifetime) lacks(from pcommon.Timestamp) bool {
 	began := l.began.Load()
 	return began != 0 && int64(from) < began+int64(clockSkew) //nolint:gosec // before 2262
 }
 
-// outlives reports whether a run began so long ago that it may not be known any more what ran
-// within it, which is kept for this time. It may come long after its end. If it ended before this
-// process began, it comes from a recording, or is judged as one that began before the start, and its own time counts.
+// outlives reports whether a run began so long ago that the runs within it, which are kept for this time, may be forgotten.
+// The run may arrive long after its end. If it ended before this process began, it comes from a recording, or is judged as
+// a run that began before the start; then its own duration counts.
 func (l *Lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time.Duration) bool {
 	began := l.began.Load()
 	if to <= from || began != 0 && int64(to) >= began { //nolint:gosec // before 2262
@@ -44,13 +43,13 @@ func (l *Lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time
 	return to > from && time.Duration(to-from) > kept-clockSkew //nolint:gosec // the difference of two times
 }
 
-// forgottenLately reports whether something may have been known of a run that began at this
-// time, and is not any more: what is kept for a period was forgotten, lately, after it began.
+// forgottenLately reports whether facts of a run that began at this time may have been forgotten: facts that are kept for a
+// period were forgotten lately, and after the run began.
 func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommon.Timestamp) bool {
 	return !forgotten.IsZero() && now.Sub(forgotten) < 2*period && from.AsTime().Before(forgotten.Add(clockSkew))
 }
 
-// SetGaps notes in the last release of a run what is known to be missing or may be.
+// SetGaps notes in the last release of a run which parts are missing or may be.
 func (h *History) SetGaps(now time.Time, release *Release) {
 	release.Settled = release.Settled || h.lifetime.Embedded
 	run := release.Run
@@ -68,7 +67,7 @@ func (h *History) SetGaps(now time.Time, release *Release) {
 			forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start))
 }
 
-// firstStart is when the first of these began.
+// firstStart is the start of the earliest member.
 func firstStart(members []Member) pcommon.Timestamp {
 	from := pcommon.Timestamp(math.MaxUint64)
 	for i := range members {

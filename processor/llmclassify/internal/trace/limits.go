@@ -2,28 +2,25 @@ package trace
 
 import "cmp"
 
-// Limits bound the work for one trace at a time, so that one of many spans keeps the others
-// waiting for no more than a moment. Tests set small ones.
+// Limits bound the work for one trace at a time, so that a trace of many spans keeps the others waiting for no more than a
+// moment. Tests set small limits.
 type Limits struct {
-	// Sweep bounds what is released of a trace at a time, in runs, or spans that go early:
-	// others wait for little longer, with all traces.
+	// Sweep bounds the runs, or the spans released early, of one trace at a time. The rest waits little longer, with all
+	// traces.
 	Sweep int
-	// Within bounds the steps in which runs that wait are tested for being within one that is
-	// complete: over spans above them, and of comparing times. If that takes more, what is
-	// complete is judged as a run of which parts are missing.
+	// Within bounds the steps of testing whether waiting runs are within complete ones: over the spans above them, and
+	// comparing times. Beyond that, a complete run is judged as one with missing parts.
 	Within int
 	// FreeWork is the work for a trace that is not followed by a rest, in spans.
 	FreeWork int
 
-	// A run that goes early again and again is not judged as a whole each time.
+	// The remaining limits keep a run that is released early again and again from being judged as a whole each time.
 
-	// Early bounds the spans that go in one early release.
+	// Early bounds the spans of one early release.
 	Early int
-	// Context bounds the other items of their run that are judged with them: those that
-	// arrived just before and after them.
+	// Context bounds the other items of their run that are judged with them: the items that arrived just before and after.
 	Context int
-	// Kept bounds the items of a run whose facts stay when their spans go early. Of more
-	// the oldest are forgotten.
+	// Kept bounds the items of a run whose facts stay after an early release. Beyond that the oldest are forgotten.
 	Kept int
 }
 

@@ -9,36 +9,35 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Link is a span that passed and is not held, with its parent: it completes the parent
-// chains of held spans. Links of traces that are not here, more than
-// linksPerSpan times Config.MaxSpansPerRun of one trace, and those for which Config.MaxFactBytes has no
-// room are ignored: without a link a run only waits longer for its span.
+// Link is a span that passed and is not held, with its parent: it completes the parent chains of held spans. The buffer
+// ignores links of traces that are not buffered, links beyond linksPerSpan times Config.MaxSpansPerRun of one trace, and
+// links without room in Config.MaxFactBytes: without a link a run only waits longer for its span.
 type Link struct {
 	Trace      pcommon.TraceID
 	ID, Parent pcommon.SpanID
 }
 
-// linkSize is the memory of one link in bytes, with that of the lists while they are merged.
+// linkSize is the memory of one link in bytes, with its share of the lists while they are merged.
 const linkSize = 24
 
-// linksPerSpan is how many links a trace may have for each span that may be held of a run:
-// some agents write a hundred spans of their own around each request.
+// linksPerSpan is how many links a trace may have for each span of Config.MaxSpansPerRun: some agents write a hundred spans
+// of their own around each request.
 const linksPerSpan = 16
 
-// links are the links of a trace. There may be many, of which few are looked up: lists that
-// are sorted by id, each at most half as long as the one before it.
+// links are the links of a trace. There may be many, and few are looked up: they are lists sorted by id, each at most half
+// as long as the one before.
 type links struct {
 	lists [][][2]pcommon.SpanID // id and parent; the first of several counts
 	n     int
-	// absent is the last id that was looked for in the lists and is in none of them.
+	// absent is the last id that was looked up and not found in the lists.
 	absent struct {
 		known bool
 		id    pcommon.SpanID
 	}
-	joined map[pcommon.SpanID]pcommon.SpanID // what takes the place of spans that are not here, see joinResponse
+	joined map[pcommon.SpanID]pcommon.SpanID // substitutes for missing spans: the parent by id, see joinResponse
 }
 
-// size is how many links there are.
+// size is the number of links.
 func (l *links) size() int { return l.n + len(l.joined) }
 
 func (l *links) add(links []Link) {
@@ -71,7 +70,7 @@ func mergeLinks(first, second [][2]pcommon.SpanID) [][2]pcommon.SpanID {
 	return append(append(all, first...), second...)
 }
 
-// parent returns the parent of a span that passed, or what took its place before.
+// parent returns the parent of a link, or of the substitute for a missing span.
 func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	if parent, ok = l.passed(id); !ok {
 		parent, ok = l.joined[id]
@@ -79,8 +78,8 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, ok
 }
 
-// passed returns the parent of a span that passed. The same one is often looked for many times:
-// the parent of many runs.
+// passed returns the parent of a link. It remembers the last id that it did not find: the same one, the parent of many
+// runs, is often looked up many times.
 func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	if l.absent.known && id == l.absent.id {
 		return parent, false
@@ -95,7 +94,7 @@ func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, false
 }
 
-// Links yields the spans that passed with their parents, in no order.
+// Links yields the links with their parents, in no order.
 func (t *Trace) Links() iter.Seq2[pcommon.SpanID, pcommon.SpanID] {
 	return func(yield func(id, parent pcommon.SpanID) bool) {
 		for _, list := range t.links.lists {
@@ -108,8 +107,8 @@ func (t *Trace) Links() iter.Seq2[pcommon.SpanID, pcommon.SpanID] {
 	}
 }
 
-// link adds the first links of a list that belong to one trace, and returns how many they
-// are. It returns the trace if a run of it waited for one of them, else nil.
+// link adds the first links of a list that belong to one trace, and returns their number. It returns the trace if a run of
+// it waited for one of them, else nil.
 func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 	for n < len(list) && list[n].Trace == list[0].Trace {
 		n++
@@ -133,13 +132,13 @@ func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 	return n, waited
 }
 
-// LoseLinks notes that links are missing, of any trace that is here or on its way.
+// LoseLinks notes that links are missing, of any trace that is buffered or on its way.
 func (b *Buffer) LoseLinks(now time.Time) { b.linksLost = b.age(now.Add(b.cfg.Settle)) }
 
 // lacksLinks reports whether there was no room for links of a trace.
 func (b *Buffer) lacksLinks(t *Trace) bool { return t.linksLost || t.began <= b.linksLost }
 
-// linkRoom is for how many more links of a trace there is room.
+// linkRoom is how many more links of a trace there is room for.
 func (b *Buffer) linkRoom(t *Trace) int {
 	return max(min(linksPerSpan*b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.FactBytes())/linkSize), 0)
 }

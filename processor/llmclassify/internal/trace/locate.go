@@ -14,25 +14,23 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
-// Known is what the processor knows about a span: how its dialect reads it, where it came
-// from, and where it is kept.
+// Known is the processor's knowledge of a span: the reading of its dialect, its origin, and where it is kept.
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
 	Caller *origin.Caller    // nil if no metadata is kept
-	Body   packed.Span       // zero when the span has gone
-	Names  *dialect.RunNames // read with the facts, when the span goes; nil if there are none
+	Body   packed.Span       // zero after the span is released
+	Names  *dialect.RunNames // read with the facts, when the span is released; nil if there are none
 	Ticket ticket.Ticket     // zero without a journal
 	Sent   bool              // an earlier process forwarded the span
 	Server bool              // the span serves a request of another process
 	Part   bool              // the span is a part of the request above it, and no request by itself
-	Kept   bool              // the span has gone, and Origin is a slim one
-	Judged bool              // the span came with a verdict, or a part of one, which it may have lost
+	Kept   bool              // the span is released, and Origin is a slim one
+	Judged bool              // the span arrived with a verdict, or a part of one, which it may have lost
 }
 
-// maxDepth bounds a walk up a parent chain. Of a span whose chain is longer, or leads in a
-// circle, it is not known to which run of its trace it belongs. It is judged apart, and the
-// runs of the trace may lack it.
+// maxDepth bounds a walk up a parent chain. A span whose chain is longer, or leads in a circle, may belong to any run of
+// its trace. It is judged apart, and the runs of the trace may lack it.
 const maxDepth = 128
 
 // Locate returns the run that a span belongs to:
@@ -54,7 +52,7 @@ func Locate(t *Trace, it *Item) Place {
 		}
 		named = it.ID
 	} else if !it.Parent.IsEmpty() && (named.IsEmpty() || named == it.Parent) {
-		if run := t.Item(it.Parent); run != nil && run.Role == Run && !run.Yields { // mostly
+		if run := t.Item(it.Parent); run != nil && run.Role == Run && !run.Yields { // the usual case
 			return Place{Run: run.ID, Known: true}
 		}
 	}
@@ -72,7 +70,7 @@ func Locate(t *Trace, it *Item) Place {
 	}
 	up := climb(t, chain{top: run, run: run.ID, yields: true}, run.Parent)
 	if up.run == run.ID || c.run.IsEmpty() && c.above.IsEmpty() {
-		if !c.unseen.IsEmpty() { // it is beneath what its run is beneath
+		if !c.unseen.IsEmpty() { // the item is beneath the spans above its run
 			place.Above = up.above
 		}
 		at := up.locate(t, place)
@@ -84,7 +82,7 @@ func Locate(t *Trace, it *Item) Place {
 	return c.locate(t, place)
 }
 
-// locate completes the place of an item, whose chain this is.
+// locate completes the place of an item with this chain.
 func (c chain) locate(t *Trace, place Place) Place {
 	if !c.run.IsEmpty() && !c.yields {
 		return known(t, place, c.run)
@@ -111,7 +109,7 @@ func (c chain) locate(t *Trace, place Place) Place {
 	return place
 }
 
-// yielding returns the span of a run that yields, nil if it is not here or does not yield.
+// yielding returns the span of a run that yields, nil if it is not buffered or does not yield.
 func yielding(t *Trace, run pcommon.SpanID) *Item {
 	if run.IsEmpty() {
 		return nil
@@ -122,14 +120,14 @@ func yielding(t *Trace, run pcommon.SpanID) *Item {
 	return nil
 }
 
-// climbOver visits the ids that lead upwards from this one on, over spans that are held, passed, or have gone,
-// until visit returns true. It reports where they end, Rooted if it was true.
+// climbOver visits the ids from this one upwards, over buffered spans, links and released spans, until visit returns true.
+// It reports where they end, Rooted if visit returned true.
 func climbOver(t *Trace, p *past, id pcommon.SpanID, visit func(pcommon.SpanID) bool) Chain {
 	for range maxDepth {
 		if id.IsEmpty() || visit(id) {
 			return Rooted
 		}
-		next, seen := over(t, p, id)
+		next, seen := nextAbove(t, p, id)
 		if !seen {
 			return Broken
 		}
@@ -138,15 +136,15 @@ func climbOver(t *Trace, p *past, id pcommon.SpanID, visit func(pcommon.SpanID) 
 	return Endless
 }
 
-// over is what is above a span that is held, passed, or has gone.
-func over(t *Trace, p *past, id pcommon.SpanID) (pcommon.SpanID, bool) {
+// nextAbove returns the id above a buffered span, a link or a released span.
+func nextAbove(t *Trace, p *past, id pcommon.SpanID) (pcommon.SpanID, bool) {
 	if next, seen := above(t, id); seen {
 		return next, true
 	}
-	return p.over(id)
+	return p.above(id)
 }
 
-// above is the run that a span names, or else its parent, if the span is held or passed.
+// above returns the run that a span names, or else its parent, if the span is buffered or a link.
 func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
 	if t == nil {
 		return id, false
@@ -166,20 +164,20 @@ func known(t *Trace, place Place, run pcommon.SpanID) Place {
 	return place
 }
 
-// chain is what a walk up the parents of a span found.
+// chain is the result of a walk up the parents of a span.
 type chain struct {
 	above  pcommon.SpanID // the first request or tool on it, empty if none
 	run    pcommon.SpanID // the first run on it that does not yield, else the highest one; empty if none
 	yields bool           // run yields
 	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run, or is too long
 	top    *Item          // the highest LLM span on it
-	steps  int            // how many spans it leads over
+	steps  int            // number of spans on it
 
-	endless bool // it is too long to follow
+	endless bool // too long to follow
 }
 
-// representative is the id of the span that represents the run of spans without one: their
-// parent, or the span itself if it has no parent.
+// representative is the id of the span that represents the run of spans without one: their parent, or the span itself if it
+// has none.
 func (c chain) representative() pcommon.SpanID {
 	if c.top.Parent.IsEmpty() {
 		return c.top.ID
@@ -187,11 +185,10 @@ func (c chain) representative() pcommon.SpanID {
 	return c.top.Parent
 }
 
-// climb continues a chain upwards from the span with this id. What is beneath a span that
-// names a run which yields belongs where that span does, see [Locate]: its parents count,
-// and the run only if no other LLM span is above it.
+// climb continues a chain upwards from the span with this id. A span beneath one that names a yielding run belongs to the
+// same run as that one, see [Locate]: its parents count, and the yielding run only if no other LLM span is above it.
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
-	var named *Item // the run that yields and that the last LLM span names
+	var named *Item // the yielding run that the last LLM span names
 	passed := 0     // spans in a row that are not held
 	for n := 0; n < maxDepth; n++ {
 		c.steps++
@@ -208,8 +205,8 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 				id = parent
 			}
 			if passed++; passed == fewPassed && t.Still() {
-				over := memoOf(t).over(t, id)
-				n, c.steps, id = n+over.steps, c.steps+over.steps, over.to
+				skipped := memoOf(t).skipLinks(t, id)
+				n, c.steps, id = n+skipped.steps, c.steps+skipped.steps, skipped.to
 			}
 			continue
 		}
@@ -238,24 +235,24 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 }
 
 const (
-	// maxRuns bounds how many runs of a trace are searched, the newest first, and maxSteps
-	// how many spans above them are looked at, unless that is remembered.
+	// maxRuns bounds the runs of a trace that are searched, the newest first. maxSteps bounds the spans above them that are
+	// visited, unless the memo has them.
 	maxRuns  = 256
 	maxSteps = 512
 )
 
-// ClockGrain is by how much the end of a span may be too early: the OpenTelemetry SDK for
-// JavaScript begins spans on whole milliseconds, and adds a finer duration to that. What
-// began or ended in the same millisecond may seem to have done so after the end.
+// ClockGrain is by how much the end of a span may be too early: the OpenTelemetry SDK for JavaScript begins spans on whole
+// milliseconds, and adds a finer duration to that. A span that began or ended in the same millisecond may seem to have done
+// so after the end.
 const ClockGrain = pcommon.Timestamp(time.Millisecond)
 
-// Clock returns a time of a span as an item has it: what is later than the year 2262 is as late
-// as that, so that the sum of it and a difference between clocks is not an early time.
+// Clock returns a time of a span as an item has it: capped at the year 2262, so that adding a difference between clocks
+// does not overflow into an early time.
 func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
 
-// innermost finds the innermost run within which an item began, of its own service if there is
-// one, and reports whether all runs were searched. A run whose own chain breaks off at the same
-// span is beside it, not above it. One that yields is no evidence: what belongs to it names it.
+// innermost finds the innermost run within which an item began, of its own service if there is one, and reports whether all
+// runs were searched. A run whose own chain breaks off at the same span is beside the item, not above it. A run that yields
+// does not count: its members name it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
 	runs := t.Runs()
 	all = len(runs) <= maxRuns
@@ -279,7 +276,7 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool
 	return found, all
 }
 
-// nearer reports whether an item that began within two runs is rather of run a than of run b.
+// nearer reports whether an item that began within two runs rather belongs to run a than to run b.
 func nearer(it, a, b *Item) bool {
 	if own := SameService(it, a); own != SameService(it, b) {
 		return own
@@ -287,15 +284,15 @@ func nearer(it, a, b *Item) bool {
 	return innerOf(a, b)
 }
 
-// innerOf reports whether run a is further in than run b, as far as their times show: it
-// began later, or at the same time and ended earlier. Of those at the same time one is.
+// innerOf reports whether run a is further in than run b, as far as their times show: it began later, or at the same time
+// and ended earlier. Of two runs at the same time exactly one is further in.
 func innerOf(a, b *Item) bool { return compareInner(a, b) > 0 }
 
 func compareInner(a, b *Item) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
-// began reports whether an item began within run, by their clocks.
+// began reports whether an item began within a run, by their clocks.
 func began(it, run *Item) bool {
 	from, to := timeOf(run, SameService(it, run))
 	return from <= it.Start && it.Start <= to
@@ -315,10 +312,10 @@ func SameService(a, b *Item) bool {
 	return a.Known.Origin == b.Known.Origin || ServiceOf(a) == ServiceOf(b)
 }
 
-// Service identifies the resource that a span came from. The zero value: not known.
+// Service identifies the resource that a span came from. The zero value: unknown.
 type Service [16]byte
 
-// ServiceOf is the service that a span came from.
+// ServiceOf returns the service that a span came from.
 func ServiceOf(it *Item) Service {
 	if it.Known.Origin == nil {
 		return Service{}

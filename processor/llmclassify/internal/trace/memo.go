@@ -6,14 +6,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// memo is what [Locate] remembers of a trace that is still, where it is much: the same spans
-// and runs are above many items.
+// memo holds results of [Locate] for a large trace while it is still: the same spans and runs are above many items.
 type memo struct {
 	jumps map[pcommon.SpanID]jump
 	runs  []openRun // innermost first
 }
 
-// jump leads from a span that passed over others to what is above them.
+// jump leads from a link over others to the id above them.
 type jump struct {
 	to    pcommon.SpanID
 	steps int
@@ -26,12 +25,12 @@ type openRun struct {
 }
 
 const (
-	// fewPassed spans in a row, and fewRuns, are looked at again for each item.
+	// Up to fewPassed spans in a row, and up to fewRuns, are visited again for each item.
 	fewPassed = 4
 	fewRuns   = 4
 )
 
-// memoOf is the memo of a trace that is still.
+// memoOf returns the memo of a trace that is still.
 func memoOf(t *Trace) *memo {
 	m, ok := t.Memo().(*memo)
 	if !ok {
@@ -41,9 +40,8 @@ func memoOf(t *Trace) *memo {
 	return m
 }
 
-// over leads over the spans from this one on that passed and are not held, or at least over
-// maxDepth of them.
-func (m *memo) over(t *Trace, id pcommon.SpanID) jump {
+// skipLinks follows the links from this id upwards to the first id that is not one, or over at least maxDepth of them.
+func (m *memo) skipLinks(t *Trace, id pcommon.SpanID) jump {
 	var path []pcommon.SpanID
 	end := jump{to: id}
 	for len(path) < maxDepth {
@@ -72,7 +70,7 @@ func (m *memo) over(t *Trace, id pcommon.SpanID) jump {
 	return end
 }
 
-// innermost is as the function of this name, of the runs of the trace.
+// innermost is the function of this name, over the runs in the memo.
 func (m *memo) innermost(t *Trace, runs []*Item, it *Item, unseen pcommon.SpanID) *Item {
 	if m.runs == nil {
 		m.runs = make([]openRun, 0, len(runs))

@@ -6,7 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// memory is a set of hashes of two generations.
+// memory is a set of hashes in two generations.
 type memory struct {
 	generations.Of[hashes]
 	limit int // of one generation
@@ -38,18 +38,18 @@ func (m *memory) contains(key uint64) bool {
 
 func (m *memory) empty() bool { return m.Now.n+m.Previous.n == 0 }
 
-// hashes is a set of uniformly distributed hashes: a table with open addressing and
-// linear probing, at most three quarters full. Its zero value is empty.
+// hashes is a set of uniformly distributed hashes: a table with open addressing and linear probing, at most three quarters
+// full. Its zero value is empty.
 type hashes struct {
-	slots []uint64 // a power of two of them; 0 where free
+	slots []uint64 // their number is a power of two; 0 is a free slot
 	n     int
 	marks bool // some are of memory.mark
 }
 
-// minHashes is how many slots the smallest table has.
+// minHashes is the number of slots of the smallest table.
 const minHashes = 64
 
-// home is the slot at which the search for a hash begins. 0 is stored as 1.
+// home returns the slot at which the search for a hash begins. 0 is stored as 1.
 func (h *hashes) home(key uint64) (uint64, int) {
 	if key == 0 {
 		key = 1
@@ -57,7 +57,6 @@ func (h *hashes) home(key uint64) (uint64, int) {
 	return key, int(key & uint64(len(h.slots)-1)) //nolint:gosec // less than the length
 }
 
-// add adds a hash.
 func (h *hashes) add(key uint64) {
 	if 4*(h.n+1) > 3*len(h.slots) {
 		h.grow()
@@ -98,7 +97,7 @@ func (h *hashes) find(key uint64) int {
 	return -1
 }
 
-// remove removes a hash, and closes the gap that it leaves.
+// remove removes a hash, and closes the gap.
 func (h *hashes) remove(key uint64) {
 	free := h.find(key)
 	if free < 0 {

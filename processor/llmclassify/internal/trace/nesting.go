@@ -14,12 +14,12 @@ type Position struct {
 	Service    Service
 }
 
-// PositionOf is the position of a span.
+// PositionOf returns the position of a span.
 func PositionOf(it *Item) Position {
 	return Position{Parent: it.Parent, Around: it.Run, Start: it.Start, End: it.End, Service: ServiceOf(it)}
 }
 
-// Above is the run around it that it names, or else its parent.
+// Above is the run around it that its producer names, or else its parent.
 func (s *Position) Above() pcommon.SpanID {
 	if !s.Around.IsEmpty() {
 		return s.Around
@@ -27,9 +27,9 @@ func (s *Position) Above() pcommon.SpanID {
 	return s.Parent
 }
 
-// BegunDuring reports whether a run, whose chain breaks off, began within the time of another one, as
-// their clocks show, and is not beside it. It may outlast that one: a run that goes on in the background
-// does. Where the end is before the start, the other run did not end.
+// BegunDuring reports whether a run whose chain breaks off began within the time of another run, by their clocks, and is
+// not beside it. The run may outlast the other one: a background run does. An end before the start means that the other run
+// did not end.
 func (s *Position) BegunDuring(outer *Item) bool {
 	from, to := timeOf(outer, s.Service == ServiceOf(outer))
 	if outer.End < outer.Start {
@@ -38,8 +38,8 @@ func (s *Position) BegunDuring(outer *Item) bool {
 	return s.Parent != outer.Parent && from <= s.Start && s.Start <= to
 }
 
-// During reports whether the run of a run span, whose chain breaks off, is within the run of a longer one
-// by their time. Where links were lost, it may outlast that.
+// During reports whether a run whose chain breaks off is placed by time within a longer run. If links were lost, it may
+// outlast that run.
 func During(inner, outer *Item) bool {
 	s := PositionOf(inner)
 	if !s.BegunDuring(outer) || inner.LinksLost() {
@@ -53,7 +53,7 @@ func During(inner, outer *Item) bool {
 	return s.End <= to && (outerLasted > lasted || outerLasted == lasted && outer.Parent.IsEmpty())
 }
 
-// EndedBefore reports whether an item began after the run had ended, as their clocks show.
+// EndedBefore reports whether an item began after the run had ended, by their clocks.
 func (s *Position) EndedBefore(it *Item) bool {
 	end := s.End
 	if s.Service != ServiceOf(it) {

@@ -6,8 +6,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Within is what is known of the runs within the run of a release. Their effects are a part of that
-// run from here on, where the release is its last.
+// Within summarizes the runs within the run of a release. If the release is its last, the run includes their effects from
+// here on.
 func (h *History) Within(release *Release) (inner Inner) {
 	run := release.Run
 	if run == nil {
@@ -19,11 +19,11 @@ func (h *History) Within(release *Release) (inner Inner) {
 	}
 	o := outer{run: run, of: release.Of, past: p, member: membersOf(release)}
 	p.round++
-	for _, r := range slices.Backward(p.runs) { // the effects of a run are a part of a later one's
+	for _, r := range slices.Backward(p.runs) { // a later run may include the effects of an earlier one
 		if r.id == run.ID {
 			continue
 		}
-		if by := p.run(r.by); r.taken && by != nil && by.round == p.round {
+		if by := p.run(r.takenBy); r.taken && by != nil && by.round == p.round {
 			r.round = p.round
 			continue
 		}
@@ -32,19 +32,19 @@ func (h *History) Within(release *Release) (inner Inner) {
 		}
 		r.round = p.round
 		inner.Ended(r.well)
-		did := r.did
+		effects := r.effects
 		if !r.countsFor(run) {
-			did.Requests, did.Tools = 0, 0
+			effects.Requests, effects.Tools = 0, 0
 		}
-		inner.Effects = inner.Effects.Join(did)
+		inner.Effects = inner.Effects.Join(effects)
 		if release.Final {
-			r.taken, r.by = true, run.ID
+			r.taken, r.takenBy = true, run.ID
 		}
 	}
 	return inner
 }
 
-// parts is how many requests and tools of the runs within a run count as its own.
+// parts returns how many requests and tools of the runs within a run count as its own.
 func parts(t *Trace, run *Item) (requests, tools uint32) {
 	p := t.past
 	if p == nil {
@@ -53,25 +53,24 @@ func parts(t *Trace, run *Item) (requests, tools uint32) {
 	o := outer{run: run, of: t, past: p, member: func(pcommon.SpanID) bool { return false }}
 	for _, r := range p.runs {
 		if r.countsFor(run) && o.nests(r) {
-			requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
-			tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
+			requests += uint32(max(r.effects.Requests, 0)) //nolint:gosec // no run has that many
+			tools += uint32(max(r.effects.Tools, 0))       //nolint:gosec // likewise
 		}
 	}
 	return requests, tools
 }
 
-// countsFor reports whether the numbers of the run around it include its own: both are of one
-// process, which counts what begins under its runs, and no other judged run has counted it. A run
-// that names another one as the run around it counts for that one alone. A run that outlasts the one
-// around it began parts that are in no number.
+// countsFor reports whether the numbers of the run around it include its own: both are of one process, which counts the
+// requests and tools that begin under its runs, and no other judged run includes it. A run that names the run around it
+// counts for that one alone. A run that outlasts the one around it began parts that no number includes.
 func (r *pastRun) countsFor(run *Item) bool {
 	return r.counts && !r.taken && (r.Around.IsEmpty() || r.Around == run.ID) && r.Service == ServiceOf(run) &&
 		run.Start <= r.Start && r.End <= run.End+ClockGrain
 }
 
-// membersOf reports which spans are members of a release.
+// membersOf returns a test of whether a span is a member of a release.
 func membersOf(release *Release) func(pcommon.SpanID) bool {
-	const few = 32 // members that are searched one by one
+	const few = 32 // up to this number, members are searched one by one
 	members := release.Members
 	if len(members) <= few {
 		return func(id pcommon.SpanID) bool {
@@ -110,8 +109,8 @@ const (
 // maxOuterSteps bounds the spans above all runs that are tested for being within one.
 const maxOuterSteps = 4096
 
-// nests reports whether a run is within the outer one: the spans above it lead there, or break off and
-// it began during that. Where that is not known, the run may be within any of its trace.
+// nests reports whether a run is within the outer one: the chain of parents leads there, or breaks off and the run began
+// during the outer one. If the chain is endless, the run may be within any run of its trace.
 func (o *outer) nests(r *pastRun) bool {
 	switch o.end(r.Above()) {
 	case atOuter:
@@ -125,7 +124,7 @@ func (o *outer) nests(r *pastRun) bool {
 	return false
 }
 
-// end is where the chain from this span upwards leads.
+// end returns where the chain from this span upwards leads.
 func (o *outer) end(id pcommon.SpanID) chainEnd {
 	var room [8]pcommon.SpanID
 	path, end := room[:0], endless
@@ -143,7 +142,7 @@ func (o *outer) end(id pcommon.SpanID) chainEnd {
 			break
 		}
 		path = append(path, id)
-		above, ok := over(o.of, o.past, id)
+		above, ok := nextAbove(o.of, o.past, id)
 		if !ok {
 			end = broken
 			break
@@ -151,7 +150,7 @@ func (o *outer) end(id pcommon.SpanID) chainEnd {
 		id = above
 	}
 	if end == endless {
-		path = path[:min(len(path), 1)] // what is further up may be near enough to its end
+		path = path[:min(len(path), 1)] // an id further up may be near enough to its end
 	}
 	if len(path) > 0 && o.ends == nil {
 		o.ends = make(map[pcommon.SpanID]chainEnd)

@@ -2,13 +2,13 @@ package trace
 
 import "time"
 
-// A release is judged after it was made, and a run around others once these are judged.
+// A release is judged after it was made, and a run only after the runs within it were judged.
 
-// maxNewest is how many run spans of a trace Ready tests, the newest ones, beside those that
-// are known to be around a run that was released. Others wait for Config.MaxHold at most.
+// maxNewest bounds the run spans of a trace that Ready tests, the newest first, beside the known runs around a released
+// run. Others wait for Config.MaxHold at most.
 const maxNewest = 64
 
-// Done notes that a release was judged. A trace of which nothing else is here leaves.
+// Done notes that a release was judged. A trace without buffered spans then leaves.
 func (b *Buffer) Done(release *Release) {
 	if !release.waits {
 		return
@@ -19,9 +19,8 @@ func (b *Buffer) Done(release *Release) {
 	}
 }
 
-// Ready releases the runs that are complete because runs within them were released and
-// judged since the last call. Call it until it returns nothing. The traces of which
-// releases are still to be judged wait.
+// Ready releases the runs that became complete because runs within them were released and judged since the last call. Call
+// it until it returns nothing. Traces with releases that are still to be judged wait.
 func (b *Buffer) Ready(now time.Time) (releases []Release) {
 	if len(b.around) == 0 { // the usual case
 		return nil

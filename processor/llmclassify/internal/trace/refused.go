@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Refuse notes that a call with spans of a trace was refused. Its sender sends it again, or has lost
-// it. Runs of the trace that wait for Config.Settle wait on, for Config.MaxHold at most, and a run that
-// announces no numbers lacks parts from here on.
+// Refuse notes that a call with spans of a trace was refused. Its sender sends it again, or has lost it. Runs of the trace
+// that wait for Config.Settle wait on, for Config.MaxHold at most, and a run that announces no numbers lacks parts from
+// here on.
 func (b *Buffer) Refuse(now time.Time, trace pcommon.TraceID) {
 	b.judged.Refuse(trace)
 	if t := b.traces[trace]; t != nil {
@@ -19,8 +19,8 @@ func (b *Buffer) Refuse(now time.Time, trace pcommon.TraceID) {
 // isRefused reports whether a call with spans of the trace was refused.
 func (t *Trace) isRefused() bool { return t.patient > 0 }
 
-// waitLonger lets the runs and roots that have settled wait for Config.Settle once more while the trace
-// is patient. Complete runs do not wait.
+// waitLonger lets settled runs and roots wait for Config.Settle once more while the trace is patient. Complete runs do not
+// wait.
 func (b *Buffer) waitLonger(t *Trace, now age) {
 	if now >= t.patient {
 		return

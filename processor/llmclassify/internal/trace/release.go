@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// release makes a release of a group, for this number of its items.
+// release makes a release of a group, with room for this number of its items.
 func (b *Buffer) release(t *Trace, g *group, why Reason, items int) Release {
 	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
 	return Release{
@@ -18,7 +18,7 @@ func (b *Buffer) release(t *Trace, g *group, why Reason, items int) Release {
 	}
 }
 
-// membersFor is an empty list with room for n members.
+// membersFor returns an empty list with room for n members.
 func (b *Buffer) membersFor(n int) []Member {
 	if r := b.room; r != nil && cap(r.members)-len(r.members) >= n {
 		from := len(r.members)
@@ -66,8 +66,7 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	return release
 }
 
-// noteOuter notes the run around one that is released: [Buffer.Ready] tests it. Those around
-// that one wait for it.
+// noteOuter notes the run around a released run, for [Buffer.Ready]. The runs further out wait for that one.
 func (b *Buffer) noteOuter(t *Trace, g *group) {
 	if g.run == nil || len(t.spans) < 2 {
 		return
@@ -101,7 +100,7 @@ func (b *Buffer) noteOuter(t *Trace, g *group) {
 	}
 }
 
-// releaseEarly releases the spans of a group that are due, and keeps their facts.
+// releaseEarly releases the due spans of a group, and keeps their facts.
 func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(*Item, Place) bool, releases []Release) []Release {
 	out := make([]bool, len(g.items))
 	for i, it := range g.items {
@@ -144,6 +143,12 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 			break
 		}
 	}
+	b.limitKept(t, g)
+	return releases
+}
+
+// limitKept forgets the oldest facts of a run that goes early, where they are more than Limits.Kept.
+func (b *Buffer) limitKept(t *Trace, g *group) {
 	kept := 0
 	for _, it := range g.items {
 		if it.state == stateKept {
@@ -152,7 +157,7 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 	}
 	for _, it := range g.items {
 		if kept <= b.cfg.Limits.Kept {
-			break
+			return
 		}
 		if it.state == stateKept && it.Role != Run {
 			b.drop(it)
@@ -161,10 +166,9 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 			kept--
 		}
 	}
-	return releases
 }
 
-// releaseSpan counts the span of an item as gone.
+// releaseSpan counts the span of an item as released.
 func (b *Buffer) releaseSpan(t *Trace, it *Item) {
 	it.state = stateKept
 	b.held--

@@ -2,12 +2,12 @@ package trace
 
 import "time"
 
-// Replay begins a replay of what an earlier process held: until [Buffer.Replayed] no time
-// passes for what is added, as more of the same runs may follow. Call it before Add.
+// Replay begins a replay of spans that an earlier process held. Until [Buffer.Replayed] no time passes for spans that are
+// added, as more of the same runs may follow. Call it before Add.
 func (b *Buffer) Replay() { b.replaying = true }
 
-// Replayed ends a replay. What waits for Config.Settle waits for it from now: the senders of
-// what is missing could not send it for as long as the process was down.
+// Replayed ends a replay. Runs that wait for Config.Settle wait for it from now: the senders of missing spans could not
+// send them while the process was down.
 func (b *Buffer) Replayed(now time.Time) {
 	b.replaying = false
 	settled := b.age(now.Add(b.cfg.Settle))

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Room is memory for the traces of a call that come whole, which is used again. Its zero value is ready to use.
+// Room is reusable memory for the traces of a call that arrive whole. Its zero value is ready to use.
 type Room struct {
 	traces   []Trace
 	items    []*Item
@@ -23,13 +23,16 @@ func (r *Room) Clear() {
 	*r = Room{r.traces[:0], r.items[:0], r.members[:0], r.releases[:0]}
 }
 
-// Grow makes room for some traces with some spans in all.
+// Cap returns the number of spans that there is room for.
+func (r *Room) Cap() int { return cap(r.items) }
+
+// Grow makes room for this many traces with this many spans in all.
 func (r *Room) Grow(traces, spans int) {
 	r.traces, r.items = slices.Grow(r.traces, traces), slices.Grow(r.items, spans)
 	r.members, r.releases = slices.Grow(r.members, spans), slices.Grow(r.releases, traces)
 }
 
-// trace makes a trace that has room for n spans.
+// trace makes a trace with room for n spans.
 func (r *Room) trace(id pcommon.TraceID, now age, n int) *Trace {
 	r.traces = append(r.traces, Trace{id: id, began: now, rests: now})
 	t, from := &r.traces[len(r.traces)-1], len(r.items)

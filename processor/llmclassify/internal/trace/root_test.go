@@ -19,7 +19,7 @@ func TestRootGoesAtOnce(t *testing.T) {
 	b := New(t0, config())
 	assert.Equal(t, []shape{{Complete, true, false, []byte{1}, nil}}, shapes(t, add(b, t0, []arrival{root(1)})))
 	empty(t, b)
-	assert.True(t, b.judged.any(trace1))
+	assert.True(t, b.judged.hasRuns(trace1))
 
 	assert.Empty(t, add(b, t0, []arrival{arrive(3, Tool, 0).loose(2).in(2), arrive(4, Request, 0).loose(3).in(2), arrive(6, Request, 0).loose(9).in(2)}))
 	releases := add(b, t0, []arrival{root(2).in(2)})

@@ -134,7 +134,7 @@ func TestGivenUp(t *testing.T) {
 			assert.Equal(t, tt.final, last.Final)
 			assert.Equal(t, id(9), last.RunID)
 			assert.Equal(t, []byte{5, 6}, ids([]Release{last}))
-			assert.Equal(t, tt.together || tt.meanwhile || tt.judged, b.judged.any(trace1), "they are no run of the trace")
+			assert.Equal(t, tt.together || tt.meanwhile || tt.judged, b.judged.hasRuns(trace1), "they are no run of the trace")
 			assert.Len(t, releases, map[bool]int{true: 2, false: 1}[tt.together])
 			if tt.together {
 				assert.True(t, releases[0].Final)
@@ -457,13 +457,13 @@ func TestRememberedSpans(t *testing.T) {
 	}
 	assert.False(t, beneath(2), "no run was judged")
 	j.run(trace1, id(1), false)
-	assert.False(t, j.any(trace1), "one that does not count")
+	assert.False(t, j.hasRuns(trace1), "one that does not count")
 	assert.True(t, beneath(1) && beneath(2) && beneath(3))
 	assert.False(t, beneath(4))
 	j.Rotate(after(time.Minute))
 
 	j.run(trace1, id(1), true)
-	assert.True(t, j.any(trace1))
+	assert.True(t, j.hasRuns(trace1))
 	assert.True(t, j.late(trace1, id(0), id(0), id(1)))
 	assert.False(t, j.late(trace1, id(0), id(0), id(5)), "a root is late only if it was judged itself")
 }
@@ -598,8 +598,8 @@ func TestRunsOfATrace(t *testing.T) {
 	var rs runs
 	for n := range byte(40) {
 		assert.Nil(t, rs.get(id(n+1)))
-		r := rs.of(id(n + 1))
-		assert.Same(t, r, rs.of(id(n+1)))
+		r := rs.getOrAdd(id(n + 1))
+		assert.Same(t, r, rs.getOrAdd(id(n+1)))
 		assert.Equal(t, n >= smallTrace, rs.byID != nil)
 		for before := range n {
 			assert.Equal(t, id(before+1), rs.get(id(before+1)).id)
@@ -609,8 +609,8 @@ func TestRunsOfATrace(t *testing.T) {
 	assert.Nil(t, rs.get(id(7)))
 	assert.NotNil(t, rs.get(id(8)))
 	rs = runs{}
-	rs.of(id(1))
-	rs.of(id(2))
+	rs.getOrAdd(id(1))
+	rs.getOrAdd(id(2))
 	rs.remove(id(1))
 	assert.Nil(t, rs.get(id(1)))
 	assert.NotNil(t, rs.get(id(2)))

@@ -10,10 +10,10 @@ import (
 type run struct {
 	id          pcommon.SpanID
 	span        *Item
-	members     tally             // the items that name the run, also those whose spans have gone
-	latest      pcommon.Timestamp // when the last of these began
+	members     tally             // the items that name the run, also after their spans were released
+	latest      pcommon.Timestamp // start of the last of these
 	items, held int
-	awaits      pcommon.SpanID // it is in Trace.awaited for this span, see [Buffer.yields]
+	awaits      pcommon.SpanID // the key in Trace.awaited that lists it, see [Buffer.yields]
 	changed     bool           // it is in Trace.changed
 	waited      bool           // it is complete, and was in Trace.settling to be explained
 	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
@@ -25,37 +25,22 @@ type Chain uint8
 // The ends of chains.
 const (
 	Rooted  Chain = iota // they lead to a root
-	Broken               // one of them is not here, and did not pass
+	Broken               // one of them is neither buffered nor a link
 	Endless              // they are too many, or lead in a circle
 )
 
-// brokenWork is the work for a chain that breaks off: where it leads is searched among the runs
-// that were judged.
+// brokenWork is the work for a chain that breaks off, in items: its end is searched among the judged runs.
 const brokenWork = 4
 
-// innermost removes runs from the set: those within which there is a run whose span is
-// here and which is not in the set. What that run did is a part of theirs, and is not
-// known yet. If there are more than Limits.Within allows, [Trace.untested] is set.
+// innermost removes from the set each run around a buffered run that is not in the set: it includes the effects of that
+// inner run, which are not known yet. If the search exceeds Limits.Within, [Trace.untested] is set.
 func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	if len(t.spans) < 2 || len(set) == 0 {
 		return set
 	}
 	has := set.lookup()
-	var waiting []*Item                // the runs that are not in the set
-	var inner map[pcommon.SpanID]*Item // those in the set that may be within another one
 	b.work += len(t.spans) / 8
-	for _, span := range t.spans {
-		switch {
-		case span.Gone() || span.Yields:
-		case !has(span.ID):
-			waiting = append(waiting, span)
-		default:
-			if inner == nil {
-				inner = make(map[pcommon.SpanID]*Item)
-			}
-			inner[span.ID] = span
-		}
-	}
+	waiting, inner := t.waitingRuns(has)
 	if len(waiting) == 0 {
 		return set
 	}
@@ -83,16 +68,9 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 		if t.untested = steps > b.cfg.Limits.Within; t.untested {
 			break
 		}
-		ids = ids[:0]
-		to := climbOver(t, t.past, waiting[i].up(), func(id pcommon.SpanID) bool {
-			ids = append(ids, id)
-			return false
-		})
+		var to Chain
+		ids, to = b.climbAll(t, waiting[i], ids[:0])
 		steps += 1 + len(ids)
-		b.work += 1 + len(ids)/8
-		if to != Rooted {
-			b.work += brokenWork
-		}
 		for _, id := range ids {
 			if remains(id) && isHere(id) != nil {
 				remove(id)
@@ -115,14 +93,45 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
 }
 
-// runs are the runs of a trace by id; the empty id is for items that name no run. Most
-// traces have one or two: they are a list that is searched, and a map when there are many.
-type runs struct {
-	list []*run
-	byID map[pcommon.SpanID]*run // of all, when there are more than smallTrace
+// climbAll appends the ids of all spans above an item to ids.
+func (b *Buffer) climbAll(t *Trace, it *Item, ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
+	to := climbOver(t, t.past, it.up(), func(id pcommon.SpanID) bool {
+		ids = append(ids, id)
+		return false
+	})
+	b.work += 1 + len(ids)/8
+	if to != Rooted {
+		b.work += brokenWork
+	}
+	return ids, to
 }
 
-// get returns a run, nil if it is not there.
+// waitingRuns returns the runs with a buffered span: the ones outside of a set, and the ones in it, by id, which may be
+// within one of the others.
+func (t *Trace) waitingRuns(has func(pcommon.SpanID) bool) (waiting []*Item, inner map[pcommon.SpanID]*Item) {
+	for _, span := range t.spans {
+		switch {
+		case span.Gone() || span.Yields:
+		case !has(span.ID):
+			waiting = append(waiting, span)
+		default:
+			if inner == nil {
+				inner = make(map[pcommon.SpanID]*Item)
+			}
+			inner[span.ID] = span
+		}
+	}
+	return waiting, inner
+}
+
+// runs are the runs of a trace by id; the empty id is for items that name no run. Most traces have one or two: they are a
+// list that is searched, and a map beyond smallTrace.
+type runs struct {
+	list []*run
+	byID map[pcommon.SpanID]*run // all runs beyond smallTrace, else nil
+}
+
+// get returns a run, nil if there is none with this id.
 func (rs *runs) get(id pcommon.SpanID) *run {
 	if rs.byID != nil {
 		return rs.byID[id]
@@ -135,8 +144,8 @@ func (rs *runs) get(id pcommon.SpanID) *run {
 	return nil
 }
 
-// of returns a run, new if it is not there.
-func (rs *runs) of(id pcommon.SpanID) *run {
+// getOrAdd returns a run, and adds it if there is none with this id.
+func (rs *runs) getOrAdd(id pcommon.SpanID) *run {
 	if r := rs.get(id); r != nil {
 		return r
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// spanMemory is a set of hashes of spans, of two generations, in a few bytes each. What it
-// takes to find one does not depend on how many there are, nor of which traces they are.
+// spanMemory is a set of hashes of spans, in two generations, in a few bytes each. The cost of a search does not depend on
+// the number of spans, nor on their traces.
 type spanMemory struct {
 	generations.Of[marks]
 	limit int // of one generation
@@ -33,30 +33,27 @@ func (m *spanMemory) contains(h spanHash) bool {
 // spanHash is two uniformly distributed hashes: of a span with its trace, and of the trace.
 type spanHash struct{ span, trace uint64 }
 
-// mark returns the half of the span's hash that is stored.
+// mark returns the stored half of the span's hash.
 func (h spanHash) mark() uint32 { return max(uint32(h.span>>32), removedMark+1) }
 
-// marks is a set of spans, of each of which it stores 32 bits of its hash. The other 32 bits
-// and the trace are its place. So tables cannot grow: another one is added, three times as
-// large as all others.
-// Its zero value is empty.
+// marks is a set of spans. It stores 32 bits of each span's hash; the other 32 bits and the trace select the place. So
+// tables cannot grow: another one is added, three times as large as all others. Its zero value is empty.
 type marks struct {
 	tables []markTable
 	n      int // spans in all tables
 	room   int // how many more the last table may have
 }
 
-// markTable is at most three quarters full. The first spans of a trace share a line, which
-// takes one access to memory for all of them. Those that find it full are in the first line
-// with a free place from one on that their own hash selects.
+// markTable is at most three quarters full. The first spans of a trace share a line, so that one access to memory reaches
+// all of them. Spans that find it full are in the first line with a free place, starting from a line that their own hash
+// selects.
 type markTable []markLine
 
-// markLine is as many marks as a line of the processor's cache has room for. The free
-// places are at its end.
+// markLine is as many marks as a line of the processor's cache has room for. Free places are at its end.
 type markLine [16]uint32
 
 const (
-	// freeMark is in places without a span, and removedMark in those of spans that were removed.
+	// freeMark is in places without a span, and removedMark in places of removed spans.
 	freeMark, removedMark = 0, 1
 	// minMarks is how many spans the first table may have.
 	minMarks = 192
@@ -94,8 +91,8 @@ func (t markTable) place(h spanHash) *uint32 {
 	}
 }
 
-// add adds a span, with room for about limit of them: a limit that grows little by little makes
-// few tables. One that is in an earlier table is added again.
+// add adds a span, with room for about limit of them: a limit that grows little by little makes few tables. A span in an
+// earlier table is added again.
 func (m *marks) add(h spanHash, limit int) {
 	if m.room == 0 {
 		m.room = max(min(max(3*m.n, minMarks), limit-m.n), m.n/8, 1)
@@ -108,7 +105,7 @@ func (m *marks) add(h spanHash, limit int) {
 	}
 }
 
-// find returns the place of a span, the one that was added last, nil if it is not in the set.
+// find returns the place of a span in the newest table that has it, nil if it is not in the set.
 func (m *marks) find(h spanHash) *uint32 {
 	for _, table := range slices.Backward(m.tables) {
 		if at := table.place(h); *at != freeMark {

@@ -6,12 +6,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// expirySlack is the share of Config.MaxHold by which spans may go early, together with
-// one that must go: a long run goes out in a few batches, not span by span.
+// expirySlack is the divisor of Config.MaxHold by which spans may be released early, together with a span that must be: a
+// long run leaves in a few batches, not span by span.
 const expirySlack = 8
 
-// sweepReady releases the runs and roots of t that are complete, and the runs that are too
-// large.
+// sweepReady releases the complete runs and roots of t, and the runs that are too large.
 func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 	var complete, ended, large runSet
 	for _, r := range t.changed {
@@ -31,7 +30,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 		case ready && why == Complete:
 			complete = append(complete, r.id)
 		case ready:
-			if now < t.patient { // it has settled before
+			if now < t.patient { // it settled before
 				r.settled = false
 				t.settle(r.span, now+age(b.cfg.Settle), why)
 				continue
@@ -51,7 +50,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 	if len(t.settling) > 0 {
 		b.work += len(t.settling) / stepsPerWork
 		has := complete.lookup()
-		for _, s := range t.settling { // what arrived may explain it
+		for _, s := range t.settling { // a new span may explain it
 			if s.why == Complete && s.span.Role == Run && !s.span.Gone() && !has(s.span.ID) {
 				complete = append(complete, s.span.ID)
 			}
@@ -60,8 +59,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 	return b.sweepRuns(t, now, releases, complete, ended)
 }
 
-// sweepRuns releases the runs that are complete or have ended, except those around one
-// that goes later.
+// sweepRuns releases the runs that are complete or have ended, except runs around one that is released later.
 func (b *Buffer) sweepRuns(t *Trace, now age, releases []Release, complete, ended runSet) []Release {
 	left := b.innermost(t, slices.Concat(complete, ended))
 	defer func() { t.untested = false }()
@@ -79,8 +77,8 @@ func (b *Buffer) sweepRuns(t *Trace, now age, releases []Release, complete, ende
 	return releases
 }
 
-// sweepDue releases the runs and roots of t that have settled, the spans that were held for
-// Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
+// sweepDue releases the settled runs and roots of t, the spans that were held for Config.MaxHold, and the runs without a
+// new span for Config.RunTimeout.
 func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 	var ended, complete runSet
 	b.waitLonger(t, now)
@@ -104,7 +102,7 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 	releases = b.sweepRuns(t, now, releases, complete, ended)
 	if b.holdExpired(t, now) {
 		slack := b.cfg.MaxHold / expirySlack
-		if t.live > b.cfg.Limits.Early { // it is a lot of work to look at it
+		if t.live > b.cfg.Limits.Early { // searching the trace is much work
 			slack = b.cfg.MaxHold / 2
 		}
 		since := now + age(slack-b.cfg.MaxHold)
@@ -128,7 +126,7 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item, _ Place) bool { return it.expired })
 		t.incomplete, t.untested = nil, false
 	}
-	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // what is held goes first
+	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // held spans are released first
 		releases = b.sweepExpired(t, now, releases)
 	}
 	return releases
@@ -140,15 +138,15 @@ func (b *Buffer) holdExpired(t *Trace, now age) bool {
 	return oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now
 }
 
-// sweep releases the held spans of t that are due. The release of a run is final if its
-// span is due, or if its span will not come and any of its spans is due.
+// sweep releases the due spans of t. The release of a run is final if its span is due, or if its span will not come and any
+// of its spans is due.
 func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 	due func(*Item, Place) bool,
 ) []Release {
 	groups := b.grouped(t, due)
 	defer b.scratch.clear()
 	var foreign foreignRequests
-	for _, g := range groups { // before any of them goes
+	for _, g := range groups { // before any group is released
 		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
 			g.due = 0
 		}
@@ -177,9 +175,8 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 	return releases
 }
 
-// isPart reports whether a run that yields, and of which it is not known what is above it,
-// is a part of something: a run of its trace that was judged ran when it began, or another
-// span is above one of its requests.
+// isPart reports whether a yielding run with a broken chain is a part of something: a judged run of its trace ran when it
+// began, or another span is above one of its requests.
 func (b *Buffer) isPart(t *Trace, g *group, now age) bool {
 	if g.run == nil || !g.run.Yields || !g.place.Open {
 		return false
@@ -190,8 +187,8 @@ func (b *Buffer) isPart(t *Trace, g *group, now age) bool {
 	})
 }
 
-// sweepExpired releases the runs of which facts are kept and nothing arrived for
-// Config.RunTimeout: their spans will not come.
+// sweepExpired releases the runs with kept facts and without a new span for Config.RunTimeout: their run spans will not
+// come.
 func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 	groups := b.grouped(t, everything)
 	defer b.scratch.clear()
@@ -199,7 +196,7 @@ func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 	t.expires = 0
 	first := true
 	agents := t.judged || slices.ContainsFunc(groups, (*group).isRun)
-	for _, g := range groups { // before any of them goes
+	for _, g := range groups { // before any group is released
 		if g.last+age(b.cfg.RunTimeout) <= now && !g.place.Known && (g.unexplained || g.upstream) {
 			b.addForeign(g, groups, &foreign)
 		}
@@ -213,7 +210,7 @@ func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 				break
 			}
 		}
-		isPart := g.run != nil && !g.run.Held() // it went early, as a part of what is not here any more
+		isPart := g.run != nil && !g.run.Held() // released early, as a part of something that is not buffered any more
 		if expires <= now && (isPart || agents && (!g.isRun() || g.yields && g.run == nil)) {
 			releases = append(releases, b.discardGroup(t, g))
 			continue
@@ -222,7 +219,7 @@ func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 			releases = append(releases, b.releaseGroup(t, g, now, RunExpired))
 			continue
 		}
-		if expires <= now { // its span is here, and goes soon
+		if expires <= now { // its span is buffered, and is released soon
 			expires = now + age(b.cfg.Settle)
 		}
 		if first || expires < t.expires {
@@ -233,7 +230,7 @@ func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 	return releases
 }
 
-// schedule sets the next deadline of t. Without anything here it leaves, once its releases are judged.
+// schedule sets the next deadline of t. Without buffered spans t leaves, once its releases are judged.
 func (b *Buffer) schedule(t *Trace) {
 	if t.live == 0 {
 		t.removeDue()
@@ -263,7 +260,7 @@ func (b *Buffer) schedule(t *Trace) {
 	b.dueFacts.set(t)
 }
 
-// leave lets a trace go of which nothing is here but its past.
+// leave removes a trace without buffered spans, and hands its past to the history.
 func (b *Buffer) leave(t *Trace) {
 	if b.traces[t.id] == t {
 		delete(b.traces, t.id)

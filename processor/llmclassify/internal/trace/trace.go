@@ -4,74 +4,73 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Trace is what is here of one trace. Its exported methods are for Config.Locate and the
-// other functions of [Config].
+// Trace is the buffered part of one trace.
 type Trace struct {
 	id    pcommon.TraceID
-	items []*Item // in order of arrival, with those that are gone until the next compact
+	items []*Item // in order of arrival; items that are gone stay until the next compact
 	byID  map[pcommon.SpanID]*Item
 	runs  runs
 	spans []*Item                    // the run spans
-	byRun map[pcommon.SpanID][]*Item // of membersOf, nil when it is not needed
+	byRun map[pcommon.SpanID][]*Item // index of membersOf, nil when it is not needed
 	links links
 
-	live      int                         // items that are not gone
+	live      int                         // number of items that are not gone
 	oldest    int                         // no item before this index is held
 	fresh     int                         // Buffer.Fresh has visited the items before this index
 	settling  []settling                  // in order of time
-	changed   []*run                      // those that may have become complete or too large
-	roots     []*Item                     // those that arrived since the last sweep
+	changed   []*run                      // runs that may have become complete or too large
+	roots     []*Item                     // roots that arrived since the last sweep
 	joined    int                         // joinResponses has seen the items before this index
-	responses map[uint64]*Item            // by Item.Response, of these items; the outer one of several
-	unjoined  map[pcommon.SpanID][2]*Item // by their run, requests whose run joinResponses could not join without it
-	awaited   map[pcommon.SpanID][]*run   // the runs that yield and are otherwise complete, by where their parent chain breaks off
+	responses map[uint64]*Item            // by Item.Response, of the items before joined; the outer one of several
+	unjoined  map[pcommon.SpanID][2]*Item // by the run that a request names, while the run is missing: the request and the one that contains it
+	awaited   map[pcommon.SpanID][]*run   // yielding runs that are otherwise complete, by the span at which their parent chain breaks off
 
-	yielded map[pcommon.SpanID]struct{} // the runs that yielded and went with what is above them
+	yielded map[pcommon.SpanID]struct{} // runs that yielded and were released as parts of the run above
 
 	late    []pcommon.SpanID // spans that were late since the last sweep
-	pending bool             // something has arrived since the last sweep
-	began   age              // when the first of it arrived
-	rests   age              // it is not swept before this time, unless to make room
-	patient age              // until then runs that have settled wait on, see [Buffer.Refuse]; 0: no call was refused
+	pending bool             // a span arrived since the last sweep
+	began   age              // arrival of the first span
+	rests   age              // no sweep before this time, unless to make room
+	patient age              // until then settled runs wait on, see [Buffer.Refuse]; 0: no call was refused
 
-	still bool // nothing of it changes
-	memo  any  // of Config.Locate, while still
-	steps int  // spans that passed and were looked up, since they were counted as work
+	still bool // the items and links do not change
+	memo  any  // of Locate, while still
+	steps int  // links that were looked up and are not yet counted as work
 
-	// missing: facts of it were forgotten, so that a run of it may have done more than is here.
+	// missing: facts of the trace were forgotten, so that a run may have done more than the buffered facts show.
 	missing bool
-	// linksLost: there was no room for links of it.
+	// linksLost: there was no room for links of the trace.
 	linksLost bool
-	// replayed: an earlier process received spans of it. The links that it had are lost.
+	// replayed: an earlier process received spans of the trace. Its links are lost.
 	replayed bool
-	// untested: of the runs that go now it is not known whether others are within them.
+	// untested: for the runs that are due it is unknown whether others are within them.
 	untested bool
-	// unplaced: of an item it is not known whether it is of another run than its group's.
+	// unplaced: an item may belong to another run than its group's.
 	unplaced bool
 
-	// incomplete reports whether one is within a run that goes now whose span is here and that
-	// goes later; nil if there are no such runs.
+	// incomplete reports whether a buffered run, which is released later, may be within this run, which is due; nil if
+	// there are no such runs.
 	incomplete func(run pcommon.SpanID) bool
 
-	expires  age // when runs may expire of which nothing arrives, while facts are kept
+	expires  age // when runs without a new span may expire, while facts are kept
 	deadline age
-	due      *deadlines // where it is, nil where in none
+	due      *deadlines // its heap, nil if it is in none
 	index    int        // in due
-	kept     int        // items of which only the facts are here
+	kept     int        // number of items with facts alone
 	touched  bool
 	around   bool             // it is in Buffer.around
-	outer    []pcommon.SpanID // the runs around those for which it is there
-	judged   bool             // a run of it was judged, see judged.any
+	outer    []pcommon.SpanID // the runs around the released ones, for Buffer.Ready
+	judged   bool             // a run of the trace was judged, see judged.hasRuns
 
 	past    *past // nil: empty
-	judging int   // its releases that are still to be judged
+	judging int   // number of its releases that are still to be judged
 }
 
 // settling is a run span, or a root, that waits for Config.Settle.
 type settling struct {
 	span  *Item
 	until age
-	why   Reason // RunEnded, or Complete where it waits to be Explained
+	why   Reason // RunEnded, or Complete if it waits to be Explained
 }
 
 // smallTrace is how many items are searched one by one; more are indexed.
@@ -97,32 +96,32 @@ func (t *Trace) Item(id pcommon.SpanID) *Item {
 	return nil
 }
 
-// Parent returns the parent of a span that passed and is not held.
+// Parent returns the parent of a link.
 func (t *Trace) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	t.steps++
 	return t.links.parent(id)
 }
 
-// Still reports whether nothing of the trace changes before all of its items are located. Then
-// Memo is what SetMemo was last called with, nil before.
+// Still reports whether the trace does not change before all of its items are located. Then Memo returns the last argument
+// of SetMemo, nil before the first call.
 func (t *Trace) Still() bool { return t.still }
 
-// Memo is for what [Config.Locate] remembers, see [Trace.Still].
+// Memo returns the memory of [Locate], see [Trace.Still].
 func (t *Trace) Memo() any { return t.memo }
 
 // SetMemo sets the memo of a trace that is still.
 func (t *Trace) SetMemo(memo any) { t.memo = memo }
 
-// Passed is Parent, but for what took the place of spans that are not here.
+// Passed is Parent without the substitutes for missing spans.
 func (t *Trace) Passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.passed(id)
 }
 
-// Runs are the run spans that are here.
+// Runs are the buffered run spans.
 func (t *Trace) Runs() []*Item { return t.spans }
 
-// Yielded reports whether a run yielded and went with what is above it. What names it is no
-// part of a run because of that.
+// Yielded reports whether a run yielded and was released as a part of the run above. A span that names it is no part of a
+// run because of that.
 func (t *Trace) Yielded(run pcommon.SpanID) bool {
 	_, ok := t.yielded[run]
 	return ok
@@ -150,7 +149,7 @@ func (t *Trace) add(it *Item, now, settled age) {
 		t.reindex()
 	}
 	t.arrived(it.ID)
-	r := t.runs.of(it.owner())
+	r := t.runs.getOrAdd(it.owner())
 	r.items++
 	if it.Held() {
 		r.held++
@@ -178,14 +177,13 @@ func (t *Trace) add(it *Item, now, settled age) {
 	}
 }
 
-// settle lets a run span or a root wait until a time, which is not before that of those
-// that wait.
+// settle lets a run span or a root wait until a time, which must not be before the times of the others.
 func (t *Trace) settle(it *Item, until age, why Reason) {
 	it.settling = true
 	t.settling = append(t.settling, settling{it, until, why})
 }
 
-// markChanged lets the next sweep test a run.
+// markChanged marks a run for the next sweep.
 func (t *Trace) markChanged(r *run) {
 	if r != nil && !r.changed {
 		r.changed = true

@@ -6,10 +6,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Whole releases the runs of a trace that comes whole in one call: nothing of it was here before, each span
-// names a run that is here, and each run has all parts that it announces. The spans are not held: the caller
-// judges the releases before anything else of the trace arrives, and then calls [Buffer.Done] for each. A trace that is
-// not whole is for [Buffer.Add].
+// Whole releases the runs of a trace that arrives whole in one call: no span of it was buffered before, each span names
+// a run of the call, and each run has as many parts as it announces. The spans are not held: the caller judges the releases
+// before anything else of the trace arrives, and then calls [Buffer.Done] for each. Other traces are for [Buffer.Add].
 func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (releases []Release, whole bool) {
 	if !b.mayBeWhole(now, a) {
 		return nil, false
@@ -38,14 +37,14 @@ func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (rele
 	b.room = room
 	room.releases = b.sweep(t, t.began, why, room.releases, everything)
 	b.room = nil
-	b.around = b.around[:around] // all runs of the trace go
+	b.around = b.around[:around] // all runs of the trace are released
 	return room.releases[from:], true
 }
 
-// mayBeWhole reports whether a trace may come whole: whether its runs have all of their parts is not tested.
+// mayBeWhole reports whether a trace may be whole, without testing whether its runs have all of their parts.
 func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 	if b.replaying || b.traces[a.Trace] != nil || b.age(now) <= b.linksLost || len(a.Items) > b.cfg.MaxSpansPerRun ||
-		b.judged.any(a.Trace) || b.judged.Forgotten(a.Trace) {
+		b.judged.hasRuns(a.Trace) || b.judged.Forgotten(a.Trace) {
 		return false
 	}
 	late := b.judgedOnce(a.Trace)
@@ -59,7 +58,7 @@ func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 	return !last || !served // what a gateway asks upstream for a request may end after it
 }
 
-// TakeBack forgets that a run which came whole was judged: its sender sends it again.
+// TakeBack forgets that a run of a whole trace was judged: its sender sends it again.
 func (b *Buffer) TakeBack(release *Release) {
 	b.judged.takeBack(release.Trace, release.RunID)
 	for i := range release.Members {
@@ -73,7 +72,7 @@ func (b *Buffer) TakeBack(release *Release) {
 	b.history.takeBack(release.Trace, b.traces[release.Trace], release.RunID)
 }
 
-// takeBack forgets a run whose verdict was given.
+// takeBack forgets a judged run.
 func (j *Judged) takeBack(trace pcommon.TraceID, run pcommon.SpanID) {
 	key := j.key(trace, run)
 	j.runs.Now.remove(key)
@@ -90,7 +89,7 @@ func (j *Judged) takeBackSpan(trace pcommon.TraceID, span pcommon.SpanID) {
 	}
 }
 
-// takeBack forgets a judged run of the trace, which may be here again.
+// takeBack forgets a judged run of the trace, which may be buffered again.
 func (h *History) takeBack(trace pcommon.TraceID, t *Trace, run pcommon.SpanID) {
 	again := t == nil
 	if again {

@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Bounds of what a client writes.
+// Bounds on a verdict that a client writes.
 const (
 	maxSummary = 512 // bytes
 	maxString  = 256 // bytes
@@ -42,17 +42,16 @@ const (
 	partTrigger
 	partRuleset
 
-	// failureParts are those that every failure has, and runParts those that every verdict
-	// on a run has; optionalParts and optionalOfRun are those that either may have.
+	// failureParts are in every failure, and runParts in every verdict on a run; optionalParts and optionalOfRun may be in
+	// them.
 	failureParts  = partClass | partCause | partPhase | partOrigin | partConfidence | partSummary | partSummaryKey | partSafety | partReason
 	runParts      = partOutcome | partTrigger | partRuleset
 	optionalParts = partEvidence | partMissingEvidence
 	optionalOfRun = partTimeline | partRecovered | partMissing | partForgotten | partWarning
 )
 
-// ReadClient reads a verdict that a client wrote: onto the span of a run, or of a request
-// or tool. It returns false unless that is complete, has values of the vocabulary alone,
-// and does not contradict itself.
+// ReadClient reads a verdict that a client wrote: onto the span of a run, or of a request or tool. It returns false unless
+// the verdict is complete, has values of the vocabulary alone, and does not contradict itself.
 func ReadClient(attrs pcommon.Map, run bool) (d classify.Diagnosis, ok bool) {
 	r := reader{d: &d}
 	for key, v := range attrs.All() {
@@ -73,8 +72,8 @@ type reader struct {
 	plan plan
 }
 
-// read reads one attribute. It returns false for a value that a client does not write, and
-// for an attribute that was there before.
+// read reads one attribute. It returns false for a value that a client does not write, and for an attribute that it has
+// read before.
 func (r *reader) read(key string, v pcommon.Value) bool {
 	d := r.d
 	switch key {
@@ -123,14 +122,14 @@ func (r *reader) read(key string, v pcommon.Value) bool {
 	}
 }
 
-// sees notes a part. It reports whether that is the first of its kind.
+// sees notes a part. It reports whether the part is new.
 func (r *reader) sees(p part) bool {
 	first := r.seen&p == 0
 	r.seen |= p
 	return first
 }
 
-// complete reports whether every part is there that belongs to such a verdict, and no other.
+// complete reports whether the verdict has all parts that it needs, and no part that it may not have.
 func (r *reader) complete(run bool) bool {
 	needed, allowed := partTrigger, partMissing
 	if run {
@@ -152,8 +151,7 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool), to *E) (ok bool)
 	return ok
 }
 
-// text reports whether a value is text of at most this many bytes: not empty, and without
-// characters that cannot be shown.
+// text reports whether a value is text of at most this many bytes: not empty, and of printable characters alone.
 func text(v pcommon.Value, limit int) bool {
 	if v.Type() != pcommon.ValueTypeStr || v.Str() == "" || len(v.Str()) > limit || !utf8.ValidString(v.Str()) {
 		return false
@@ -187,8 +185,7 @@ func consistent(d *classify.Diagnosis, run bool) bool {
 	return !d.Failed() || d.Retry.Safety == levelOf(d.Retry.Reason) && (d.Retry.Safety != classify.SafeAutoRetry || maybeSafe(d))
 }
 
-// fitsOutcome reports whether what failed, and what was recovered from, fits the outcome of
-// a run.
+// fitsOutcome reports whether the failure, and the number of recovered failures, fit the outcome of a run.
 func fitsOutcome(d *classify.Diagnosis) bool {
 	switch d.Outcome {
 	case semconv.RunOutcomeSucceeded:
@@ -213,8 +210,7 @@ func fitsOutcome(d *classify.Diagnosis) bool {
 	}
 }
 
-// levelOf is the level that a reason stands for. The reasons are in the order of the guards,
-// those of the least safe level first.
+// levelOf returns the level of a reason. The reasons are in the order of the guards, the least safe level first.
 func levelOf(reason semconv.RetryReason) semconv.RetrySafety {
 	switch {
 	case reason <= semconv.RetryReasonNotTransient:
@@ -226,7 +222,7 @@ func levelOf(reason semconv.RetryReason) semconv.RetrySafety {
 	}
 }
 
-// maybeSafe reports whether a failure may be one after which a retry is safe.
+// maybeSafe reports whether a retry may be safe after a failure.
 func maybeSafe(d *classify.Diagnosis) bool {
 	switch d.Class {
 	case semconv.ClassLocalAbort, semconv.ClassOutputLimited, semconv.ClassHistoryBroken, semconv.ClassApplicationError,

@@ -9,8 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// plan is what is read of the plan beside a verdict: what it says to do, and how long its lists
-// are.
+// plan is the part of a plan that is checked against the verdict beside it: its advice, and the lengths of its lists.
 type plan struct {
 	send                                                     semconv.ResumeSend
 	ask                                                      semconv.RetryReason
@@ -19,8 +18,8 @@ type plan struct {
 	there                                                    bool // any part of it
 }
 
-// read reads one attribute of a plan. It returns false for a value that a client does not write,
-// for an attribute that was there before, and for a key of another kind.
+// read reads one attribute of a plan. It returns false for a value that a client does not write, for an attribute that it
+// has read before, and for a key of another kind.
 func (p *plan) read(key string, v pcommon.Value) bool {
 	p.there = true
 	switch key {
@@ -51,8 +50,8 @@ func (p *plan) read(key string, v pcommon.Value) bool {
 	}
 }
 
-// fits reports whether a plan may stand beside a verdict: no plan is
-// there, or it is that of a run that failed, whole, and not less careful.
+// fits reports whether a plan may stand beside a verdict: there is no plan, or it is complete, belongs to a failed run, and
+// is not less careful than the verdict.
 func (p *plan) fits(d *classify.Diagnosis, run bool) bool {
 	if !p.there {
 		return true
@@ -62,11 +61,10 @@ func (p *plan) fits(d *classify.Diagnosis, run bool) bool {
 		p.outputs == p.ran && sameLength(p.ranNames, p.ran) && sameLength(p.mayNames, p.may) && sameLength(p.neverNames, p.never)
 }
 
-// sameLength reports whether a list of names is as long as that of the ids, or left out.
+// sameLength reports whether a list of names is as long as the list of ids, or left out.
 func sameLength(names, ids int) bool { return names == 0 || names == ids }
 
-// column reads the length of a list of which entries may be empty. It returns false if the list
-// was read before.
+// column reads the length of a list whose entries may be empty. It returns false if the list was read before.
 func column(v pcommon.Value, length *int) bool {
 	if *length != 0 || v.Type() != pcommon.ValueTypeSlice || v.Slice().Len() == 0 || v.Slice().Len() > classify.MaxIDs {
 		return false
@@ -80,7 +78,7 @@ func column(v pcommon.Value, length *int) bool {
 	return true
 }
 
-// outputs reports whether a list says what became of outputs.
+// outputs reports whether each entry of a list is a known fate of an output.
 func outputs(v pcommon.Value) bool {
 	for _, entry := range v.Slice().All() {
 		switch entry.Str() {
@@ -92,7 +90,7 @@ func outputs(v pcommon.Value) bool {
 	return true
 }
 
-// first notes that something was read. It reports whether that is the first time.
+// first sets read, and reports whether it was unset before.
 func first(read *bool) bool {
 	before := *read
 	*read = true

@@ -1,5 +1,4 @@
-// Package verdictattr knows the attributes of a verdict, and reads the verdicts that a client
-// wrote onto its spans.
+// Package verdictattr knows the attributes of a verdict, and reads the verdicts that a client wrote onto its spans.
 package verdictattr
 
 import (
@@ -30,14 +29,13 @@ var keys = [...]string{
 	string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey), string(semconv.ClassificationStatusSetKey),
 }
 
-// Keys are the attributes of a verdict.
+// Keys returns the attributes of a verdict.
 func Keys() []string { return slices.Clone(keys[:]) }
 
-// namespace is how all of the keys begin.
+// namespace is the prefix of all keys.
 const namespace = "llm."
 
-// lengths has the lengths of the keys, and shortest and longest are the extremes: most
-// other keys differ in that.
+// lengths is the set of the keys' lengths, as bits, and longest the greatest: most other keys have another length.
 var lengths, longest = func() (set uint64, longest int) {
 	for _, key := range keys {
 		set |= 1 << len(key)
@@ -64,13 +62,12 @@ func On(attrs pcommon.Map) bool {
 	return false
 }
 
-// Remove removes a verdict, or what there is of one.
+// Remove removes a verdict, or any parts of one.
 func Remove(attrs pcommon.Map) {
 	attrs.RemoveIf(func(key string, _ pcommon.Value) bool { return Is(key) })
 }
 
-// RemoveFrom removes the verdict of a span, or what there is of one, and the status that came
-// with it.
+// RemoveFrom removes the verdict of a span, or any parts of one, and the status that came with it.
 func RemoveFrom(span ptrace.Span) {
 	if set, ok := span.Attributes().Get(string(semconv.ClassificationStatusSetKey)); ok && set.Type() == pcommon.ValueTypeBool && set.Bool() {
 		span.Status().SetCode(ptrace.StatusCodeUnset)

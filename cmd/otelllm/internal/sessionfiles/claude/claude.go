@@ -4,6 +4,7 @@ package claude
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -27,7 +28,12 @@ type Reader struct {
 	// command: a command of the user interface was given, which may begin a turn, or do something
 	// without the model.
 	command bool
+
+	tasks map[string]string // the calls that began tasks which go on, by the ids of the tasks
 }
+
+// maxTasks bounds the tasks that are kept.
+const maxTasks = 1_000
 
 // New returns a reader that adds to log.
 func New(log *event.Log) *Reader { return &Reader{log: log} }
@@ -44,6 +50,11 @@ type record struct {
 	IsSummary   bool   `json:"isCompactSummary"`
 	Origin      origin `json:"origin"`
 	Result      result `json:"toolUseResult"`
+	Attachment  struct {
+		Type   string  `json:"type"`
+		Mode   string  `json:"commandMode"`
+		Prompt content `json:"prompt"`
+	} `json:"attachment"`
 	QuerySource string `json:"querySource"`
 
 	Message struct {
@@ -83,7 +94,7 @@ func (n *name) UnmarshalJSON(raw []byte) error {
 
 // origin is where a prompt comes from.
 type origin struct {
-	notifies bool // Claude Code wrote it: a sub-agent has ended
+	notifies bool // Claude Code wrote it: a task has ended
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -98,43 +109,66 @@ func (o *origin) UnmarshalJSON(raw []byte) error {
 
 // result is what a tool returned, in Claude Code's own form.
 type result struct {
-	launched bool // a sub-agent, which goes on
+	task    string // the id of a task that goes on: a sub-agent, or a command in the background
+	command bool   // it is a command
+	ended   notification
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (r *result) UnmarshalJSON(raw []byte) error {
 	var of struct {
-		Status  string `json:"status"`
-		IsAsync bool   `json:"isAsync"`
+		Status         string `json:"status"`
+		IsAsync        bool   `json:"isAsync"`
+		AgentID        string `json:"agentId"`
+		BackgroundTask string `json:"backgroundTaskId"`
+		StoppedTask    string `json:"task_id"`
+		Task           struct {
+			ID     string `json:"task_id"`
+			Status string `json:"status"`
+		} `json:"task"`
 	}
 	if len(raw) > 0 && raw[0] == '{' {
 		_ = json.Unmarshal(raw, &of) // of another tool
 	}
-	r.launched = of.IsAsync || of.Status == "async_launched"
+	switch {
+	case of.BackgroundTask != "":
+		r.task, r.command = of.BackgroundTask, true
+	case of.IsAsync || of.Status == "async_launched":
+		r.task = cmp.Or(of.AgentID, unnamed)
+	case of.StoppedTask != "":
+		r.ended = notification{task: of.StoppedTask, status: "killed"}
+	case of.Task.Status == "completed" || of.Task.Status == "failed" || of.Task.Status == "killed":
+		r.ended = notification{task: of.Task.ID, status: of.Task.Status}
+	}
 	return nil
 }
+
+// unnamed is the id of a task that has none.
+const unnamed = "-"
 
 // content is the content of a message: its blocks, or a prompt.
 type content struct {
 	prompt  bool
 	command bool         // it is one of the user interface, or what that printed
-	ended   notification // a sub-agent, if it says so
+	ended   notification // a task, if it says so
+	hook    bool         // it is what a hook said when the model had answered, which answers that
 	blocks  []block
 }
 
-// notification is what Claude Code tells the model when a sub-agent has ended.
+// notification is what Claude Code tells the model when a task has ended.
 type notification struct {
-	callID string // that began it
+	task   string
+	callID string // that began it; "" if it is not named
 	status string
 }
 
-// maxNotification bounds where the members of a notification are looked for: the answer of the
+// maxNotification bounds where the members of a notification are looked for: the answer of a
 // sub-agent follows them.
 const maxNotification = 4 << 10
 
 // read reads a notification, which has its members as elements.
 func (n *notification) read(raw []byte) {
-	n.callID, n.status = element(raw, "tool-use-id"), element(raw, "status")
+	n.task, n.callID, n.status = element(raw, "task-id"), element(raw, "tool-use-id"), element(raw, "status")
 }
 
 func element(raw []byte, name string) string {
@@ -177,6 +211,7 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	if c.prompt && bytes.HasPrefix(raw[1:], []byte("<task-notification>")) {
 		c.ended.read(raw)
 	}
+	c.hook = c.prompt && bytes.HasPrefix(raw[1:], []byte("Stop hook feedback:"))
 	return nil
 }
 
@@ -210,6 +245,10 @@ func (r *Reader) Line(raw []byte) {
 			r.asked(at)
 			r.log.Add(event.Event{Time: at, Kind: event.Request})
 		}
+	case "attachment": // of a turn that goes on
+		if a := &rec.Attachment; a.Type == "queued_command" && a.Mode == "task-notification" {
+			r.notified(at, &a.Prompt.ended)
+		}
 	case "system":
 		if rec.Subtype == "api_error" {
 			e := event.Event{Time: at, Kind: event.Failed, Code: rec.Name.Name, Count: rec.Name.Status}
@@ -234,8 +273,10 @@ func (r *Reader) complete(at time.Time) {
 // user reads a prompt, or outputs.
 func (r *Reader) user(at time.Time, rec *record) {
 	switch c := &rec.Message.Content; {
-	case c.prompt && rec.Origin.notifies && c.ended.callID != "":
-		r.notified(at, &c.ended)
+	case c.prompt && rec.Origin.notifies && r.notified(at, &c.ended):
+		return
+	case rec.IsMeta && c.hook:
+		r.log.Add(event.Event{Time: at, Kind: event.Owed})
 		return
 	case c.prompt:
 		r.prompt(at, rec)
@@ -258,10 +299,23 @@ func (r *Reader) user(at time.Time, rec *record) {
 	}
 }
 
-// notified reads that a sub-agent has ended. Its call returned before, when it began. What
-// the model does then is of the turn that goes on.
-func (r *Reader) notified(at time.Time, n *notification) {
-	e := event.Event{Time: at, Kind: event.Output, ID: n.callID}
+// notified reads that a task has ended, which the model is told in the turn that goes on. It reports
+// whether it is known which call began the task.
+func (r *Reader) notified(at time.Time, n *notification) bool {
+	if !r.ended(at, n) {
+		return false
+	}
+	r.log.Add(event.Event{Time: at, Kind: event.Owed})
+	return true
+}
+
+// ended reads that a task has ended. Its call returned before, when it began. It reports whether it
+// is known which call that was.
+func (r *Reader) ended(at time.Time, n *notification) bool {
+	e := event.Event{Time: at, Kind: event.Output, ID: cmp.Or(n.callID, r.tasks[n.task])}
+	if e.ID == "" {
+		return false
+	}
 	switch n.status {
 	case "completed":
 		e.Outcome = event.Succeeded
@@ -271,6 +325,7 @@ func (r *Reader) notified(at time.Time, n *notification) {
 		e.Outcome = event.Interrupted
 	}
 	r.log.Add(e)
+	return true
 }
 
 func (r *Reader) prompt(at time.Time, rec *record) {
@@ -285,7 +340,7 @@ func (r *Reader) prompt(at time.Time, rec *record) {
 
 // begin begins a turn.
 func (r *Reader) begin(at time.Time) {
-	r.asks, r.command = false, false
+	r.asks, r.command, r.done = false, false, ""
 	r.log.Add(event.Event{Time: at, Kind: event.Turn})
 }
 
@@ -301,8 +356,12 @@ func (r *Reader) asked(at time.Time) {
 func (r *Reader) output(at time.Time, rec *record, b *block) {
 	e := event.Event{Time: at, Kind: event.Output, ID: b.CallID, Outcome: event.Succeeded}
 	switch {
-	case rec.Result.launched:
+	case rec.Result.task != "":
+		r.launched(&rec.Result, b.CallID)
 		e.Kind, e.Outcome = event.Launched, event.OutcomeUnknown
+		if rec.Result.command {
+			e.Kind = event.LeftRunning
+		}
 	case rec.DenialKind == "interrupted":
 		e.Kind, e.Outcome = event.Told, event.OutcomeUnknown
 	case rec.DenialKind != "":
@@ -310,7 +369,18 @@ func (r *Reader) output(at time.Time, rec *record, b *block) {
 	case b.IsError:
 		e.Outcome = event.FailedTool
 	}
+	r.ended(at, &rec.Result.ended) // the task that this tool asked for, or stopped
 	r.log.Add(e)
+}
+
+// launched remembers the call that began a task.
+func (r *Reader) launched(of *result, callID string) {
+	if r.tasks == nil || len(r.tasks) >= maxTasks {
+		r.tasks = make(map[string]string)
+	}
+	if of.task != unnamed {
+		r.tasks[of.task] = callID
+	}
 }
 
 // synthetic reads an answer that Claude Code wrote: an error, or nothing, when it resumed.

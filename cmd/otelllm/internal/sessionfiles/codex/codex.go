@@ -23,6 +23,10 @@ type Reader struct {
 	answered bool  // a response is complete since the last count of tokens
 	called   bool  // the open answer has a call
 	opened   bool  // a request of this turn is known
+
+	own   int64           // the first ordinal of the session's own history; those before are of its parent
+	broke *event.Event    // a stream that broke, unless it turns out to be that of a compaction
+	asks  map[string]bool // calls of the turn that ask for the output of a command which runs
 }
 
 // New returns a reader that adds to log.
@@ -31,6 +35,7 @@ func New(log *event.Log) *Reader { return &Reader{log: log, sampled: -1} }
 // record is one line.
 type record struct {
 	Timestamp string  `json:"timestamp"`
+	Ordinal   *int64  `json:"ordinal"`
 	Type      string  `json:"type"`
 	Payload   payload `json:"payload"`
 	Metadata  struct {
@@ -44,6 +49,7 @@ type payload struct {
 	ID         string `json:"id"`
 	Role       string `json:"role"`
 	CLIVersion string `json:"cli_version"`
+	Own        int64  `json:"subagent_history_start_ordinal"`
 	Model      string `json:"model"`
 	TurnID     string `json:"turn_id"`
 	Name       string `json:"name"`
@@ -51,7 +57,10 @@ type payload struct {
 	ResponseID string `json:"response_id"`
 	Reason     string `json:"reason"`
 	Output     prefix `json:"output"`
-	Error      *struct {
+	Limits     struct {
+		Primary *struct{} `json:"primary"`
+	} `json:"rate_limits"`
+	Error *struct {
 		Info    json.RawMessage `json:"codex_error_info"`
 		Message prefix          `json:"message"`
 	} `json:"error"`
@@ -72,7 +81,12 @@ const (
 	abortedByUser = "aborted by user"
 	// disconnected begins the message of a stream that broke off more often than it is tried again.
 	disconnected = "stream disconnected before completion"
+	// stillRuns is in the output of a command that has not ended, after a line or two.
+	stillRuns = "Process running with session ID"
 )
+
+// maxHead bounds where [stillRuns] is looked for.
+const maxHead = 256
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (p *prefix) UnmarshalJSON(raw []byte) error {
@@ -82,6 +96,8 @@ func (p *prefix) UnmarshalJSON(raw []byte) error {
 		*p = disconnected
 	case len(raw) < 256 && bytes.Contains(raw, []byte(abortedByUser)):
 		*p = abortedByUser
+	case bytes.Contains(raw[:min(len(raw), maxHead)], []byte(stillRuns)):
+		*p = stillRuns
 	}
 	return nil
 }
@@ -94,8 +110,15 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	at, p := event.ParseTime(rec.Timestamp), &rec.Payload
+	if rec.Ordinal != nil && *rec.Ordinal > 0 && *rec.Ordinal < r.own {
+		return // copied from the session that began this one
+	}
+	r.streamBroke(rec.Type == "compacted")
 	switch rec.Type {
 	case "session_meta":
+		if r.log.Session == "" {
+			r.own = p.Own
+		}
 		r.log.SetSession(p.ID, p.CLIVersion)
 	case "turn_context":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: p.Model})
@@ -106,7 +129,9 @@ func (r *Reader) Line(raw []byte) {
 	case "token_usage_record":
 		r.log.Add(event.Event{Time: at, Kind: event.Response, ID: p.ResponseID, Code: r.finish()})
 		r.answered, r.called = true, false
-	case "world_state", "compacted", "ghost_snapshot", "inter_agent_message":
+	case "compacted":
+		r.answered = true // the count of tokens that follows is that of the new history
+	case "world_state", "ghost_snapshot", "inter_agent_message", "inter_agent_communication", "inter_agent_communication_metadata":
 	default:
 		r.log.Unread++
 	}
@@ -124,13 +149,13 @@ func (r *Reader) finish() string {
 func (r *Reader) message(at time.Time, p *payload) {
 	switch p.Type {
 	case "task_started":
-		r.sampled, r.answered, r.called, r.opened = -1, false, false, false
+		r.sampled, r.answered, r.called, r.opened, r.asks = -1, false, false, false, nil
 		r.log.Add(event.Event{Time: at, Kind: event.Turn, Turn: p.TurnID})
 	case "token_count":
 		// Written when a stream is over, also one that broke. Older versions have no other record of
-		// that.
-		if !r.answered && Known(r.log.Version) {
-			r.log.Add(event.Event{Time: at, Kind: event.Broken})
+		// that. With limits it may be written when a stream begins.
+		if !r.answered && p.Limits.Primary == nil && Known(r.log.Version) {
+			r.broke = &event.Event{Time: at, Kind: event.Broken}
 		}
 		r.answered, r.called = false, false
 	case "item_completed":
@@ -152,6 +177,14 @@ func (r *Reader) message(at time.Time, p *payload) {
 	case "error":
 		r.log.Add(event.Event{Time: at, Kind: event.Failed, Code: "other"})
 	}
+}
+
+// streamBroke adds that a stream broke, if one did and it was not that of a compaction.
+func (r *Reader) streamBroke(compacted bool) {
+	if r.broke != nil && !compacted {
+		r.log.Add(*r.broke)
+	}
+	r.broke = nil
 }
 
 // completed reads an item that is shown as complete. A command's item has its exit code.
@@ -192,15 +225,18 @@ func (r *Reader) item(at time.Time, p *payload, sampled *int64) {
 			call.Name = strings.TrimSuffix(p.Type, "_call")
 		}
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output":
-		outcome := event.OutcomeUnknown
-		if p.Output == abortedByUser {
-			outcome = event.Interrupted
+		e := event.Event{Time: at, Kind: event.Output, ID: p.CallID}
+		switch {
+		case p.Output == abortedByUser:
+			e.Outcome = event.Interrupted
+		case p.Output == stillRuns && !r.asks[p.CallID] && Known(r.log.Version): // its end is recorded as a completed item
+			e.Kind = event.LeftRunning
 		}
-		r.log.Add(event.Event{Time: at, Kind: event.Output, ID: p.CallID, Outcome: outcome})
+		r.log.Add(e)
 		return
 	case "web_search_call", "image_generation_call":
 		kind = event.ProviderTool
-	case "ghost_snapshot", "compaction", "other":
+	case "ghost_snapshot", "compaction", "context_compaction", "compaction_trigger", "agent_message", "additional_tools", "other":
 		return
 	default:
 		r.log.Unread++
@@ -209,6 +245,12 @@ func (r *Reader) item(at time.Time, p *payload, sampled *int64) {
 	if sampled != nil && (*sampled != r.sampled || !r.opened) {
 		r.sampled, r.opened = *sampled, true
 		r.log.Add(event.Event{Time: at, Kind: event.Request})
+	}
+	if kind == event.Call && p.Name == "write_stdin" {
+		if r.asks == nil {
+			r.asks = make(map[string]bool)
+		}
+		r.asks[p.CallID] = true
 	}
 	call.Kind = kind
 	if kind != event.Call {

@@ -41,8 +41,16 @@ const (
 	// Launched: the call's tool returned at once, and goes on. ID is that of the call; an Output comes
 	// when the tool has ended, in this turn or in a later one.
 	Launched
+	// LeftRunning: the call's tool returned at once, and left something running that the turn does not
+	// wait for, such as a command in the background. ID is that of the call; an Output may come when
+	// it has ended.
+	LeftRunning
 	// Told is what a resume wrote in the place of an output, which never was. ID is that of the call.
 	Told
+	// Owed: the model is to be asked once more, although it has answered.
+	Owed
+	// MaybeOwed: the model may be asked once more, although it has answered.
+	MaybeOwed
 	// Aborted: a person stopped the turn.
 	Aborted
 	// Ended: the agent itself recorded the end of the turn. Code is "" for a good one.

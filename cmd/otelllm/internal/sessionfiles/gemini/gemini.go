@@ -19,24 +19,29 @@ func Known(version string) bool { return version == "" }
 
 // Reader reads the lines of one session.
 type Reader struct {
-	log      *event.Log
-	prompt   string // the id of the prompt of the turn
-	answered string // the id of the last answer
+	log       *event.Log
+	prompt    string // the id of the prompt of the turn
+	answered  string // the id of the last answer
+	cancelled bool   // a person cancelled all its calls
+
+	seen map[string]bool // the ids of messages
 }
 
 // New returns a reader that adds to log.
-func New(log *event.Log) *Reader { return &Reader{log: log} }
+func New(log *event.Log) *Reader { return &Reader{log: log, seen: make(map[string]bool)} }
 
 // record has the members of a line that are read: the head of the file, a message, or a change.
 type record struct {
 	SessionID string  `json:"sessionId"`
 	Set       *change `json:"$set"`
+	RewindTo  string  `json:"$rewindTo"`
 	message
 }
 
 // change replaces members of the conversation.
 type change struct {
-	Messages []message `json:"messages"`
+	SessionID string    `json:"sessionId"`
+	Messages  []message `json:"messages"`
 }
 
 type message struct {
@@ -86,13 +91,14 @@ func (r *Reader) Line(raw []byte) {
 	}
 	switch {
 	case rec.Set != nil:
-		r.rewrite(rec.Set)
-	case rec.SessionID != "":
-		if r.log.Session != "" {
-			r.log.Add(event.Event{Kind: event.Resumed})
-			r.prompt = "" // what follows rebuilds the history
+		if rec.Set.SessionID != "" {
+			r.opened(rec.Set.SessionID)
 		}
-		r.log.SetSession(rec.SessionID, "")
+		r.rewrite(rec.Set)
+	case rec.RewindTo != "":
+		r.prompt = "" // a person removed the turns since then, which happened all the same
+	case rec.SessionID != "":
+		r.opened(rec.SessionID)
 	case rec.Type == "user":
 		r.user(&rec.message)
 	case rec.Type == "gemini":
@@ -102,25 +108,47 @@ func (r *Reader) Line(raw []byte) {
 	}
 }
 
+// opened reads that the session was opened, for the first time or again.
+func (r *Reader) opened(id string) {
+	if r.log.Session != "" {
+		r.log.Add(event.Event{Kind: event.Resumed})
+		r.prompt = "" // what follows rebuilds the history
+	}
+	r.log.SetSession(id, "")
+}
+
 // rewrite reads a new list of the messages. A turn that is not in it was dropped: its requests
-// failed, and what it did is no part of the conversation any more.
+// failed, and what it did is no part of the conversation any more. With messages that are new it is
+// a history that was made shorter.
 func (r *Reader) rewrite(c *change) {
-	if c.Messages == nil || r.prompt == "" {
+	if c.Messages == nil {
 		return
 	}
+	kept, shortened := false, false
 	for i := range c.Messages {
-		if c.Messages[i].ID == r.prompt {
-			return
-		}
+		id := c.Messages[i].ID
+		kept = kept || id == r.prompt
+		shortened = shortened || !r.seen[id]
+		r.seen[id] = true
 	}
-	r.log.Add(event.Event{Kind: event.Dropped})
+	if r.prompt == "" || kept {
+		return
+	}
+	if !shortened {
+		r.log.Add(event.Event{Kind: event.Dropped})
+	}
 	r.prompt = ""
 }
 
 // user reads a prompt; what carries outputs begins no turn.
 func (r *Reader) user(m *message) {
+	r.seen[m.ID] = true
 	if m.Content.outputs {
-		r.log.Add(event.Event{Time: event.ParseTime(m.Timestamp), Kind: event.Request})
+		e := event.Event{Time: event.ParseTime(m.Timestamp), Kind: event.Request}
+		if r.cancelled {
+			e.Kind = event.Aborted // the model is not asked
+		}
+		r.log.Add(e)
 		return
 	}
 	r.prompt = m.ID
@@ -131,7 +159,7 @@ func (r *Reader) user(m *message) {
 func (r *Reader) answer(m *message) {
 	at := event.ParseTime(m.Timestamp)
 	again := m.ID != "" && m.ID == r.answered
-	r.answered = m.ID
+	r.answered, r.seen[m.ID] = m.ID, true
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.Model})
 	if again && len(m.ToolCalls) == 0 {
 		return
@@ -142,7 +170,9 @@ func (r *Reader) answer(m *message) {
 	if !again {
 		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "stop"})
 	}
+	r.cancelled = len(m.ToolCalls) > 0
 	for i := range m.ToolCalls {
+		r.cancelled = r.cancelled && m.ToolCalls[i].Status == "cancelled"
 		r.call(at, &m.ToolCalls[i])
 	}
 }

@@ -116,15 +116,15 @@ func sessions(ctx context.Context, db *sql.DB, since int64) (list []session, err
 // text that is not, either.
 const (
 	messageData = `CASE WHEN json_valid(data) THEN json_object(
-		'role', data->>'$.role', 'modelID', data->>'$.modelID', 'finish', data->>'$.finish',
+		'role', data->>'$.role', 'mode', data->>'$.mode', 'modelID', data->>'$.modelID', 'finish', data->>'$.finish',
 		'time', json_object('created', data->>'$.time.created', 'completed', data->>'$.time.completed'),
 		'error', CASE WHEN data->>'$.error' IS NULL THEN NULL ELSE json_object(
 			'name', data->>'$.error.name', 'data', json_object('statusCode', data->>'$.error.data.statusCode')) END) ELSE '' END`
 	partData = `CASE WHEN json_valid(data) THEN json_object(
-		'type', data->>'$.type', 'tool', data->>'$.tool', 'callID', data->>'$.callID', 'reason', data->>'$.reason',
+		'type', data->>'$.type', 'tool', data->>'$.tool', 'callID', data->>'$.callID', 'reason', data->>'$.reason', 'auto', data->'$.auto',
 		'state', json_object('status', data->>'$.state.status',
 			'time', json_object('end', data->>'$.state.time.end'),
-			'metadata', json_object('exit', data->'$.state.metadata.exit', 'interrupted', data->'$.state.metadata.interrupted'))) ELSE '' END`
+			'metadata', json_object('exit', data->'$.state.metadata.exit', 'interrupted', data->'$.state.metadata.interrupted', 'background', data->'$.state.metadata.background'))) ELSE '' END`
 )
 
 // partRow is a row of the table part.
@@ -161,6 +161,7 @@ func (s *session) read(ctx context.Context, db *sql.DB) error {
 			r.Part([]byte(p.data), p.created, p.updated)
 		}
 	}
+	r.Close()
 	return rows.Err()
 }
 

@@ -14,13 +14,15 @@ import (
 func Known(version string) bool { return strings.HasPrefix(version, "1.18.") }
 
 // Reader reads the messages of one session in the order of their ids, each followed by its parts in
-// the order of theirs.
+// the order of theirs. Close ends the last one.
 type Reader struct {
 	log *event.Log
 
-	assistant bool   // the last message is the model's
-	finish    string // its finish reason
-	step      bool   // a step of it has begun, and is not finished
+	assistant bool          // the last message is the model's
+	made      bool          // it is complete, and none of its parts so far is of a step: a person's command made it
+	summary   bool          // it is the summary of a compaction
+	ends      []event.Event // that the last message ends with, after its parts
+	compacts  bool          // the history is made shorter, and opencode goes on by itself after that
 }
 
 // New returns a reader that adds to log.
@@ -29,8 +31,8 @@ func New(log *event.Log) *Reader { return &Reader{log: log} }
 // message is the column data of the table message.
 type message struct {
 	Role    string `json:"role"`
+	Mode    string `json:"mode"`
 	ModelID string `json:"modelID"`
-	Finish  string `json:"finish"`
 	Time    struct {
 		Created   int64 `json:"created"`
 		Completed int64 `json:"completed"`
@@ -50,26 +52,37 @@ func (r *Reader) Message(data []byte) {
 		r.log.Unread++
 		return
 	}
-	r.assistant, r.step, r.finish = m.Role == "assistant", false, m.Finish
+	r.Close()
+	r.assistant = m.Role == "assistant"
 	at := event.Millis(m.Time.Created)
 	if !r.assistant {
-		if m.Role == "user" {
+		if m.Role == "user" && !r.compacts {
 			r.log.Add(event.Event{Time: at, Kind: event.Turn})
 		}
+		r.compacts = false
 		return
 	}
+	r.made, r.summary = m.Error == nil && m.Time.Completed > 0, m.Mode == "compaction"
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.ModelID})
 	if m.Error == nil {
 		return
 	}
 	e := event.Event{Time: event.Millis(m.Time.Completed), Kind: event.Failed, Code: m.Error.Name, Count: m.Error.Data.StatusCode}
 	if m.Error.Name == "MessageAbortedError" {
-		r.log.Add(event.Event{Time: e.Time, Kind: event.Aborted})
+		r.ends = append(r.ends, event.Event{Time: e.Time, Kind: event.Aborted})
 		return
 	}
-	r.log.Add(e)
-	e.Kind = event.Ended
-	r.log.Add(e)
+	end := e
+	end.Kind = event.Ended
+	r.ends = append(r.ends, e, end)
+}
+
+// Close ends the last message.
+func (r *Reader) Close() {
+	for _, e := range r.ends {
+		r.log.Add(e)
+	}
+	r.ends = r.ends[:0]
 }
 
 // part is the column data of the table part.
@@ -78,11 +91,13 @@ type part struct {
 	Tool   string `json:"tool"`
 	CallID string `json:"callID"`
 	Reason string `json:"reason"`
+	Auto   bool   `json:"auto"` // of a compaction: not by a person
 	State  struct {
 		Status   string `json:"status"`
 		Metadata struct {
 			Exit        *int `json:"exit"`
 			Interrupted bool `json:"interrupted"`
+			Background  bool `json:"background"` // a sub-agent that goes on
 		} `json:"metadata"`
 		Time struct {
 			Start int64 `json:"start"`
@@ -93,20 +108,24 @@ type part struct {
 
 // Part reads a row of the table part. Created and updated are its columns.
 func (r *Reader) Part(data []byte, created, updated int64) {
-	if !r.assistant {
-		return
-	}
 	var p part
 	if json.Unmarshal(data, &p) != nil {
 		r.log.Unread++
 		return
 	}
+	if !r.assistant {
+		r.compacts = r.compacts || p.Type == "compaction" && p.Auto
+		return
+	}
 	e := event.Event{Time: event.Millis(created)}
 	switch p.Type {
 	case "step-start":
-		e.Kind = event.Request
+		e.Kind, r.made = event.Request, false
 	case "step-finish":
 		e.Kind, e.Code = event.Response, p.Reason
+		if r.summary && r.compacts {
+			r.ends = append(r.ends, event.Event{Time: e.Time, Kind: event.Owed})
+		}
 	case "text":
 		e.Kind = event.Text
 	case "reasoning":
@@ -131,7 +150,14 @@ func (r *Reader) tool(p *part, e event.Event, updated int64) {
 		e.Kind = event.PartialCall
 	}
 	r.log.Add(e)
+	if r.made {
+		r.log.Add(event.Event{Time: e.Time, Kind: event.Response, Code: "stop"})
+	}
 	if p.State.Status != "completed" && p.State.Status != "error" {
+		return
+	}
+	if p.State.Metadata.Background { // its end is in another session
+		r.log.Add(event.Event{Time: event.Millis(updated), Kind: event.LeftRunning, ID: p.CallID})
 		return
 	}
 	out := event.Event{Time: event.Millis(p.State.Time.End), Kind: event.Output, ID: p.CallID, Outcome: event.Succeeded}

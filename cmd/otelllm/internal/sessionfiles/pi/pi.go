@@ -41,6 +41,7 @@ type record struct {
 		CallID     string              `json:"toolCallId"`
 		ToolName   string              `json:"toolName"`
 		IsError    bool                `json:"isError"`
+		Details    details             `json:"details"`
 	} `json:"message"`
 }
 
@@ -48,6 +49,20 @@ type block struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 	Name string `json:"name"`
+}
+
+// details is whether what a tool adds to its result says that a sub-agent goes on. Extensions write
+// it, which bring such tools.
+type details bool
+
+// UnmarshalJSON implements [json.Unmarshaler]. It never fails: it has any form.
+func (d *details) UnmarshalJSON(raw []byte) error {
+	var of struct {
+		Status string `json:"status"`
+	}
+	_ = json.Unmarshal(raw, &of)
+	*d = of.Status == "background"
+	return nil
 }
 
 // problem is what an error message begins with, as far as it is a fixed text: the HTTP status of
@@ -82,6 +97,8 @@ func (r *Reader) Line(raw []byte) {
 		r.log.SetSession(rec.ID, rec.Version.String())
 	case "model_change":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: rec.ModelID})
+	case "custom_message":
+		r.log.Add(event.Event{Time: at, Kind: event.MaybeOwed}) // an extension's, which may ask the model
 	case "message":
 		switch m.Role {
 		case "user":
@@ -90,8 +107,11 @@ func (r *Reader) Line(raw []byte) {
 			r.answer(at, &rec)
 		case "toolResult":
 			e := event.Event{Time: at, Kind: event.Output, ID: m.CallID, Name: m.ToolName, Outcome: event.Succeeded}
-			if m.IsError {
+			switch {
+			case m.IsError:
 				e.Outcome = event.FailedTool
+			case bool(m.Details):
+				e.Kind, e.Outcome = event.LeftRunning, event.OutcomeUnknown
 			}
 			r.log.Add(e)
 		}

@@ -15,7 +15,10 @@ import (
 func Known(version string) bool { return strings.HasPrefix(version, "0.24.") }
 
 // Reader reads the lines of one session.
-type Reader struct{ log *event.Log }
+type Reader struct {
+	log        *event.Log
+	background map[string]bool // calls of the last answer whose commands go on in the background
+}
 
 // New returns a reader that adds to log.
 func New(log *event.Log) *Reader { return &Reader{log: log} }
@@ -27,6 +30,8 @@ type record struct {
 	Type       string `json:"type"`
 	Subtype    string `json:"subtype"`
 	Provenance string `json:"provenance"`
+	Sidechain  bool   `json:"isSidechain"`   // it is of a sub-agent
+	Delivered  bool   `json:"deliveredTurn"` // the model is asked about this notification
 	Version    string `json:"version"`
 	Model      string `json:"model"`
 	Message    struct {
@@ -34,11 +39,30 @@ type record struct {
 	} `json:"message"`
 	Payload struct {
 		Event uiEvent `json:"uiEvent"`
+		Task  struct {
+			CallID string `json:"toolUseId"`
+			Status string `json:"status"`
+		} `json:"backgroundTask"`
 	} `json:"systemPayload"`
 	Result struct {
-		CallID string `json:"callId"`
-		Status string `json:"status"`
+		CallID  string  `json:"callId"`
+		Status  string  `json:"status"`
+		Display display `json:"resultDisplay"`
 	} `json:"toolCallResult"`
+}
+
+// display is whether what is shown of a tool says that its sub-agent goes on.
+type display bool
+
+// UnmarshalJSON implements [json.Unmarshaler]. It never fails: what is shown may be a text.
+func (d *display) UnmarshalJSON(raw []byte) error {
+	var of struct {
+		Type   string `json:"type"`
+		Status string `json:"status"`
+	}
+	_ = json.Unmarshal(raw, &of)
+	*d = of.Type == "task_execution" && of.Status == "background"
+	return nil
 }
 
 // part is a part of a message. What has content is only known to be there.
@@ -47,11 +71,25 @@ type part struct {
 	Call    *struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
+		Args args   `json:"args"`
 	} `json:"functionCall"`
 	Response *struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
 	} `json:"functionResponse"`
+}
+
+// args is whether the arguments of a call say that its command goes on in the background.
+type args bool
+
+// UnmarshalJSON implements [json.Unmarshaler]. It never fails.
+func (a *args) UnmarshalJSON(raw []byte) error {
+	var of struct {
+		Background bool `json:"is_background"`
+	}
+	_ = json.Unmarshal(raw, &of)
+	*a = args(of.Background)
+	return nil
 }
 
 // uiEvent is a record of Qwen Code's own telemetry.
@@ -60,8 +98,12 @@ type uiEvent struct {
 	ErrorType  string `json:"error_type"`
 	StatusCode int    `json:"status_code"`
 	ResponseID string `json:"response_id"`
+	PromptID   string `json:"prompt_id"`
 	SubagentID string `json:"subagent_id"` // it is of another conversation
 }
+
+// ofTurn is in the ids of a user's prompts. Requests for a title or a shorter history have others.
+const ofTurn = "########"
 
 // Line reads a line.
 func (r *Reader) Line(raw []byte) {
@@ -71,12 +113,13 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	r.log.SetSession(rec.SessionID, rec.Version)
+	if rec.Sidechain {
+		return // the call that began the sub-agent counts
+	}
 	at := event.ParseTime(rec.Timestamp)
 	switch rec.Type {
 	case "user":
-		if rec.Provenance == "" || rec.Provenance == "real_user" {
-			r.log.Add(event.Event{Time: at, Kind: event.Turn})
-		}
+		r.user(at, &rec)
 	case "assistant":
 		r.answer(at, &rec)
 	case "tool_result":
@@ -88,15 +131,60 @@ func (r *Reader) Line(raw []byte) {
 	}
 }
 
+// user reads a prompt of a person, of a goal or of a schedule, or a notification.
+func (r *Reader) user(at time.Time, rec *record) {
+	e := event.Event{Time: at, Kind: event.Turn}
+	switch {
+	case rec.Subtype == "mid_turn_user_message":
+		e.Kind = event.Owed
+	case rec.Subtype == "notification":
+		r.notified(at, rec)
+		e.Kind = event.MaybeOwed
+		if rec.Delivered {
+			e.Kind = event.Owed
+		}
+	case rec.Provenance != "" && rec.Provenance != "real_user" && rec.Subtype != "cron" && rec.Subtype != "goal_runtime":
+		return
+	}
+	r.log.Add(e)
+}
+
+// notified reads that a sub-agent or a command in the background has ended.
+func (r *Reader) notified(at time.Time, rec *record) {
+	task := &rec.Payload.Task
+	if task.CallID == "" {
+		return
+	}
+	e := event.Event{Time: at, Kind: event.Output, ID: task.CallID}
+	switch task.Status {
+	case "running":
+		return
+	case "completed":
+		e.Outcome = event.Succeeded
+	case "failed":
+		e.Outcome = event.FailedTool
+	default:
+		e.Outcome = event.Interrupted
+	}
+	r.log.Add(e)
+}
+
 // answer reads an answer, which is written when it is complete.
 func (r *Reader) answer(at time.Time, rec *record) {
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: rec.Model})
 	finish, said := "stop", false
+	r.background = nil
 	for i := range rec.Message.Parts {
 		switch p := &rec.Message.Parts[i]; {
 		case p.Call != nil:
 			finish, said = "tool_calls", true
 			r.log.Add(event.Event{Time: at, Kind: event.Call, ID: p.Call.ID, Name: p.Call.Name})
+			if p.Call.Args {
+				if r.background == nil {
+					r.background = make(map[string]bool)
+				}
+				r.background[p.Call.ID] = true
+			}
 		case p.Thought:
 			r.log.Add(event.Event{Time: at, Kind: event.Reasoning})
 		default:
@@ -112,6 +200,16 @@ func (r *Reader) answer(at time.Time, rec *record) {
 // output reads what a tool returned. A call that was cancelled had begun to run.
 func (r *Reader) output(at time.Time, rec *record) {
 	e := event.Event{Time: at, Kind: event.Output, ID: rec.Result.CallID, Outcome: event.OutcomeUnknown}
+	switch {
+	case rec.Result.Status == "success" && bool(rec.Result.Display):
+		e.Kind = event.Launched
+		r.log.Add(e)
+		return
+	case rec.Result.Status == "success" && r.background[rec.Result.CallID]:
+		e.Kind = event.LeftRunning
+		r.log.Add(e)
+		return
+	}
 	switch rec.Result.Status {
 	case "success":
 		e.Outcome = event.Succeeded
@@ -128,7 +226,7 @@ func (r *Reader) output(at time.Time, rec *record) {
 
 // system reads a record of a model request.
 func (r *Reader) system(at time.Time, e *uiEvent) {
-	if e.SubagentID != "" {
+	if e.SubagentID != "" || e.PromptID != "" && !strings.Contains(e.PromptID, ofTurn) {
 		return
 	}
 	switch strings.TrimPrefix(e.Name, "qwen-code.") {

@@ -73,10 +73,12 @@ func (b *builder) take(e *event.Event) {
 	if l, ok := b.launched[e.ID]; ok && e.Kind == event.Output && b.calls[e.ID] == nil {
 		delete(b.launched, e.ID)
 		l.end(e.Outcome)
-		b.turn().Notified = true
 		return
 	}
 	t := b.turn()
+	if t == nil && e.Kind == event.MaybeOwed {
+		return // nothing was asked yet
+	}
 	if t == nil || t.over() && b.goesOn(e) {
 		t = b.begin(e)
 		t.Partial = true // its beginning is not here
@@ -92,10 +94,14 @@ func (b *builder) take(e *event.Event) {
 		b.lateCall(t, e)
 	case event.Output:
 		b.output(t, e)
-	case event.Launched:
+	case event.Launched, event.LeftRunning:
 		if c := b.calls[e.ID]; c != nil {
-			c.Launched, c.End = true, e.Time
+			c.Launched, c.Left, c.End = true, e.Kind == event.LeftRunning, e.Time
 		}
+	case event.Owed:
+		t.Owed = true
+	case event.MaybeOwed:
+		t.MaybeOwed = true
 	case event.Told:
 		t.Reopen = t.Reopen || t.Ending == Open // the call stays without an output
 	case event.Aborted:
@@ -117,9 +123,9 @@ func (b *builder) take(e *event.Event) {
 // not of it, save for the outputs of its calls.
 func (b *builder) goesOn(e *event.Event) bool {
 	switch e.Kind {
-	case event.Output, event.Told, event.Launched:
+	case event.Output, event.Told, event.Launched, event.LeftRunning:
 		return b.calls[e.ID] == nil
-	case event.Resumed, event.Aborted, event.Ended, event.Dropped:
+	case event.Resumed, event.Aborted, event.Ended, event.Dropped, event.Owed, event.MaybeOwed:
 		return false
 	default:
 		return true
@@ -199,7 +205,7 @@ func (b *builder) send(t *Turn, at time.Time, sent bool) *Request {
 		c.Carried = true
 	}
 	b.returned = b.returned[:0]
-	t.Requests, t.Notified = append(t.Requests, r), false
+	t.Requests, t.Owed, t.MaybeOwed = append(t.Requests, r), false, false
 	return r
 }
 
@@ -241,7 +247,7 @@ func (b *builder) output(t *Turn, e *event.Event) {
 		}
 		t.Calls = append(t.Calls, c)
 	}
-	c.Partial, t.Notified = false, t.Notified || c.Launched && !c.Returned
+	c.Partial = false
 	if c.Outcome == event.OutcomeUnknown || e.Outcome == event.Interrupted {
 		c.Outcome = e.Outcome
 	}
@@ -268,19 +274,44 @@ func (b *builder) fail(t *Turn, e *event.Event) {
 // turn does not bear out.
 func (b *builder) conclude(t *Turn) {
 	r := t.last()
-	answered := r != nil && r.Complete && final(r.Finish) && len(t.Waiting()) == 0 && !t.Notified
+	t.Hidden = slices.ContainsFunc(t.Calls, b.hides)
+	waits, missing := b.waits(t)
+	answered := r != nil && r.Complete && final(r.Finish) && !waits && !t.Owed
 	switch {
 	case t.Aborted, t.Ending == Answered && r == nil && len(t.Calls) == 0 && !t.Partial: // it did something without the model
 	case t.Ending == Answered && !answered:
 		t.Ending = Unclear
-	case t.Ending != Open || b.profile.EndsTurns || r == nil || len(t.Waiting()) > 0:
+	case answered && (missing || t.MaybeOwed):
+		t.Ending = Unclear
+	case t.Ending != Open || b.profile.EndsTurns || r == nil || waits:
 	case answered && b.profile.HidesCalls, r.Complete && r.Finish == "":
 		t.Ending = Unclear
 	case answered:
 		t.Ending = Answered
 	case r.Failed:
 		t.Ending, t.Code, t.Concluded = Failed, r.Code, true
+	case t.Next && !t.Reopen && (r.Complete || len(r.Calls) > 0): // a prompt that was written while it ran may go on with it
+		t.Ending = Unclear
 	}
+}
+
+// waits reports whether the turn waits for the output of a call, and whether one is missing for which
+// it does not: of a tool that it left running, or of a call before its last answer.
+func (b *builder) waits(t *Turn) (waits, missing bool) {
+	r := t.last()
+	for _, c := range t.Waiting() {
+		if c.Left || !c.Launched && r != nil && r.Complete && !slices.Contains(r.Calls, c) {
+			missing = true
+		} else {
+			waits = true
+		}
+	}
+	return waits, missing
+}
+
+// hides reports whether a call ran a sub-agent of which nothing shows that it ended well.
+func (b *builder) hides(c *Call) bool {
+	return slices.Contains(b.profile.SubAgents, c.Name) && (c.open() || c.Outcome != event.Succeeded)
 }
 
 // final reports whether an answer with this finish reason asks for nothing more.

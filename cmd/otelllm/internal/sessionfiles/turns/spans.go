@@ -194,7 +194,7 @@ func (w *writer) tools() (n int) {
 }
 
 // doubtful reports whether more may have happened than is here.
-func (w *writer) doubtful() bool { return w.source.Careful || w.turn.Partial }
+func (w *writer) doubtful() bool { return w.source.Careful || w.turn.Partial || w.turn.Hidden }
 
 func (w *writer) writeRequest(n int, r *Request, state State) {
 	span := w.begin(w.id("request", n), nameOf("chat", w.turn.Model), r.Start, r.End)

@@ -19,6 +19,8 @@ type Profile struct {
 	EndsTurns bool
 	// HidesCalls: an answer that is recorded without calls may have had some, which run.
 	HidesCalls bool
+	// SubAgents are the tools that run a sub-agent, whose own calls are not read.
+	SubAgents []string
 	// PartialText: what was shown of an answer that broke off is recorded with it.
 	PartialText bool
 	// Resume is what a resume tells the model of a call without an output.
@@ -53,7 +55,9 @@ type Turn struct {
 	Next      bool // another turn began after it
 	Reopen    bool // the session was opened again before anything ended the turn
 	Partial   bool // events before the first ones are not known
-	Notified  bool // a tool that went on has ended, and the model was not asked since then
+	Owed      bool // the model is to be asked once more
+	MaybeOwed bool // the model may be asked once more
+	Hidden    bool // a sub-agent did something that is not here, and nothing shows that it ended well
 }
 
 // Ending is how a turn ended, by its own records.
@@ -96,6 +100,7 @@ type Call struct {
 	Outcome    event.Outcome
 	Carried    bool // a request carried its output
 	Launched   bool // it returned at once, and its tool goes on until an output comes
+	Left       bool // likewise, and the turn does not wait for it
 }
 
 // open reports whether the tool may be running, or may have run unnoticed.
@@ -124,6 +129,11 @@ func (t *Turn) last() *Request {
 func (t *Turn) launched() bool {
 	waiting := t.Waiting()
 	return len(waiting) > 0 && !slices.ContainsFunc(waiting, func(c *Call) bool { return !c.Launched })
+}
+
+// LeftRunning returns the calls that left something running of which no end is recorded.
+func (t *Turn) LeftRunning() []*Call {
+	return slices.DeleteFunc(t.Waiting(), func(c *Call) bool { return !c.Left })
 }
 
 // Waiting returns the calls without an output.

@@ -16,7 +16,7 @@ const pageTop = `<!-- Generated from otelllm/internal/catalogue by make generate
 
 Whether an error passes within minutes or never is in its code, its words or its status. This page lists what this project
 knows: %d errors of %d providers and gateways, and %d finish reasons. Each entry has a source, and a test that reads a body of
-it: the one in the source or, where that shows none, its code and words in the form of an OpenAI error. [CONTRIBUTING](../../CONTRIBUTING.md#how-to-add) says how to add one.
+it: the one in the source or, where that shows none, its code and words in the form of an OpenAI error. [How to add](../development/how-to-add.md) says how to add one.
 
 What decides, in this order: a specific code; a phrase in the message; a type, or a code that a phrase refines; a status that names a
 cause, or the 4xx of an error that the message of a 5xx quotes; a code or a type that names a family of errors

@@ -2,12 +2,12 @@
 
 from . import facts
 from ._judge import Facts, Judgement, JudgeError, Plan, PlannedCall, Verdict, judge
-from ._retry import Failure, RetryBudget, RetryError, RetryPolicy, failure_of, retry, retry_async
+from ._retry import Failure, RetryBudget, RetryError, RetryPolicy, failure_of, retry, retry_async, retry_turn, retry_turn_async
 from .facts import run, tool, watch
 
 __all__ = [
     'Facts', 'Failure', 'Judgement', 'JudgeError', 'Plan', 'PlannedCall', 'RetryBudget', 'RetryError', 'RetryPolicy', 'Verdict', 'facts',
-    'failure_of', 'judge', 'retry', 'retry_async', 'run', 'tool', 'watch',
+    'failure_of', 'judge', 'retry', 'retry_async', 'retry_turn', 'retry_turn_async', 'run', 'tool', 'watch',
 ]
 
 # Transport(transport) and AsyncTransport(transport) record the model requests of an httpx transport, and change nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -112,7 +113,7 @@ class RetryPolicy:
 class RetryError(Exception):
     """A retry gave up. __cause__ is the SDK's own error, and None if it reported nothing.
 
-    decision is 'declined', 'no_hook', 'no_retry', 'attempts_spent', 'time_spent' or 'host_spent'.
+    decision is 'declined', 'no_hook', 'no_retry', 'attempts_spent', 'time_spent', 'host_spent' or 'output_left_out'.
     """
 
     def __init__(self, failure: Failure, decision: str) -> None:
@@ -132,9 +133,45 @@ def retry(policy: Optional[RetryPolicy], fn: Callable[[], T]) -> T:
     the answer broke off, that is a failure; after a request without an answer it is not: fn has handled it. What is no Exception, such
     as KeyboardInterrupt, ends the loop.
     """
-    loop = _Loop(policy)
+    return _repeat(_Loop(policy), fn)
+
+
+async def retry_async(policy: Optional[RetryPolicy], fn: Callable[[], Awaitable[T]]) -> T:
+    """retry for a coroutine function."""
+    return await _repeat_async(_Loop(policy), fn)
+
+
+def retry_turn(policy: Optional[RetryPolicy], turn: Callable[[], T]) -> T:
+    """Call turn, which makes the model calls of one turn of an agent and executes its tools, until it succeeds or the policy allows no
+    further attempt. The turn keeps its history outside of itself and goes on from it: its first model call of a further attempt carries
+    the outputs of all tools that have run.
+
+    It never repeats what ran. A model call of a further attempt that lacks the output of a tool call which ran, and which may have had
+    an effect, is not sent, and retry_turn gives up with 'output_left_out'; so is one whose history is not observed: over aiohttp, from a
+    stream, or where the provider keeps it. Once the model has answered a call that has them all, later ones are not held back. If it is
+    not known what ran, it asks.
+
+    The turn is the run around it, or one that retry_turn begins. Its attempts are calls of the turn. Turns that go on at the same time
+    each need a run of their own. Everything else is as in retry.
+    """
+    with _run_around():
+        return _repeat(_TurnLoop(policy), turn)
+
+
+async def retry_turn_async(policy: Optional[RetryPolicy], turn: Callable[[], Awaitable[T]]) -> T:
+    """retry_turn for a coroutine function."""
+    with _run_around():
+        return await _repeat_async(_TurnLoop(policy), turn)
+
+
+def _run_around():
+    scope = facts._current.get()
+    return contextlib.nullcontext() if scope is not None and scope.within is not None else facts.run('agent')
+
+
+def _repeat(loop, fn):
     while True:
-        call, value, error = _Call(loop), None, None
+        call, value, error = loop.call(), None, None
         with call:
             try:
                 value = fn()
@@ -147,7 +184,7 @@ def retry(policy: Optional[RetryPolicy], fn: Callable[[], T]) -> T:
                 return loop.done(value, error)
             finally:
                 del error, call  # a traceback refers to this frame
-        failure, decision = loop.decide(failure, call.refused)
+        failure, decision = loop.decide(failure, call)
         if decision is None:
             asked = loop.now()
             answer = loop.ask(failure)
@@ -156,11 +193,9 @@ def retry(policy: Optional[RetryPolicy], fn: Callable[[], T]) -> T:
         _not_coroutine((loop.sleep or time.sleep)(failure.wait), 'sleep of the RetryPolicy')
 
 
-async def retry_async(policy: Optional[RetryPolicy], fn: Callable[[], Awaitable[T]]) -> T:
-    """retry for a coroutine function."""
-    loop = _Loop(policy)
+async def _repeat_async(loop, fn):
     while True:
-        call, value, error = _Call(loop), None, None
+        call, value, error = loop.call(), None, None
         with call:
             try:
                 value = await fn()
@@ -172,7 +207,7 @@ async def retry_async(policy: Optional[RetryPolicy], fn: Callable[[], Awaitable[
                 return loop.done(value, error)
             finally:
                 del error, call  # a traceback refers to this frame
-        failure, decision = loop.decide(failure, call.refused)
+        failure, decision = loop.decide(failure, call)
         if decision is None:
             asked = loop.now()
             answer = loop.ask(failure)
@@ -211,6 +246,9 @@ class _Loop:
         self.host, self.sent, self.retries = '', 0, 0  # attempts, and tokens that were taken
         self.began = self.now()
 
+    def call(self):
+        return _Call(self)
+
     def done(self, value, error):
         if error is not None:
             try:
@@ -228,18 +266,18 @@ class _Loop:
             return 'time_spent'
         return None if self.budget._has(self.host) else 'host_spent'
 
-    def decide(self, failure, refused):
+    def decide(self, failure, call):
         """Return the failure with what is known of the next attempt, and a decision, or None if a person has to be asked."""
         wait = max(failure.after, self.policy.backoff_of(self.sent))
         failure = dataclasses.replace(failure, attempts=self.sent, wait=wait)
-        if refused:
-            return failure, refused
+        if call.refused:
+            return failure, call.refused
         if _declined_within(failure.error):
             return failure, 'declined'
         if failure.safety not in ('safe_auto_retry', 'user_confirmed_retry'):
             return failure, 'no_retry'
         spent = self.spent(wait)
-        if spent or failure.safety == 'safe_auto_retry':
+        if spent or call.safe(failure):
             return failure, spent or 'again'
         return failure, None if self.ask else 'no_hook'
 
@@ -285,9 +323,12 @@ class _Call:
 
     def __init__(self, loop=None):
         self.loop, self.name, self.ledger, self.recordings = loop, f'call {next(_names)}', facts._Ledger(), []
-        self.again, self.refused = False, None  # why a retry of the SDK was not sent
+        self.again, self.refused = False, None  # why a model call was not sent
+        self.turn = None  # around this call
 
     def __enter__(self):
+        outer = facts._call.get()
+        self.turn = outer if isinstance(outer, _Turn) else getattr(outer, 'turn', None)
         scope = facts._current.get()
         self.run = scope.within if scope is not None else None
         self.token = facts._call.set(self)
@@ -299,11 +340,13 @@ class _Call:
 
     # What otelllm.facts calls.
 
-    def refuse(self, host):
+    def refuse(self, host, outputs):
         """Return the error of a request that is not to be sent: a retry of the SDK, which is one after a request that failed, beyond
-        a budget."""
-        last, loop = self.recordings[-1] if self.recordings else None, self.loop
-        self.again = last is not None and (last.span.failed or (last.status or 0) >= 400 or last.state.error is not None)
+        a budget. outputs are the ids of those in its history, or None if it is not observed."""
+        loop, unsent = self.loop, self.turn and self.turn.refuse(host, outputs)
+        if unsent:
+            return unsent
+        self.again = self.last_failed()
         if self.again:
             self.refused = self.refused or loop.spent() or (None if loop.budget._take(host) else 'host_spent')
             _report_sdk_retries()
@@ -314,14 +357,28 @@ class _Call:
         return None
 
     def sent(self, recording):
+        if self.turn:
+            self.turn.sent(recording)
         if self.again or not self.recordings:
             self.loop.sent += 1
         self.recordings.append(recording)
+
+    def in_tool(self):
+        """Return what a tool within the call has in its place."""
+        return _InTool(self)
 
     def tell(self, line):
         self.ledger.add(facts._line(self.name, line))
 
     # What the loop calls.
+
+    def last_failed(self):
+        last = self.recordings[-1] if self.recordings else None
+        return last is not None and (last.span.failed or (last.status or 0) >= 400 or last.state.error is not None)
+
+    def safe(self, failure):
+        """Whether another attempt needs no question."""
+        return failure.safety == 'safe_auto_retry'
 
     def failure(self, error):
         """Return the failure of the call, or None if none was recorded."""
@@ -331,8 +388,7 @@ class _Call:
         if error is not None:
             for recording in recordings:
                 recording.end('close')  # nothing reads it any more
-        if any(r.run is not self.run for r in recordings):
-            _log.warning('retry has no verdict: a run began within the function. Begin it around retry')
+        if self.other_run():
             return None
         failure = _failure_of(recordings[-_MAX_REQUESTS:], self.run, self.ledger, self.name, error)
         if failure is None:
@@ -344,6 +400,129 @@ class _Call:
         return None if left and not broke else failure
 
 
+    def other_run(self):
+        other = any(r.run is not self.run for r in self.recordings)
+        if other:
+            _log.warning('retry has no verdict: a run began within the function. Begin it around retry')
+        return other
+
+
+class _InTool:
+    """A tool within a call: what it asks a model for is not the call that is repeated. It may be refused."""
+
+    def __init__(self, call):
+        self.refuse, self.tell = call.refuse, call.tell
+        self.turn = self if isinstance(call, _Turn) or call.turn else None
+
+    def sent(self, recording):
+        pass
+
+    def in_tool(self):
+        return self
+
+
+class _TurnLoop(_Loop):
+    """The state of a retry_turn."""
+
+    def __init__(self, policy):
+        super().__init__(policy)
+        self.earlier, self.outputs = [], []  # the outputs of earlier turns by ids; those that a model call has to carry, the newest last
+        self.failed, self.first = None, time.time()
+
+    def call(self):
+        return _Turn(self)
+
+
+class _Turn(_Call):
+    """One call of a turn."""
+
+    def __enter__(self):
+        super().__enter__()
+        self.outputs, self.carried, self.since, self.known, self.own = self.loop.outputs, False, time.time(), False, {}
+        return self
+
+    def refuse(self, host, outputs):
+        """Return the error of a request that lacks the output of a call that ran."""
+        loop, unsent = self.loop, self.turn and self.turn.refuse(host, outputs)
+        if unsent:
+            return unsent
+        if self.carried and not self.last_failed():
+            self.outputs = []  # the model has answered
+        if self.outputs and not _carries(outputs or [], self.outputs, loop.earlier):
+            self.refused = 'output_left_out'
+        if self.refused:
+            return RuntimeError('otelllm: the request was not sent: its history lacks the output of a tool call that ran, and that would '
+                                'run again, or cannot be read before it is sent; keep the history between attempts')
+        if not loop.host:
+            loop.earlier = [id for id in outputs or () if not self.executed(id)]
+        loop.host, self.carried = host, True
+        return None
+
+    def executed(self, id):
+        """Whether the turn executed a call, by its id."""
+        return any(line['kind'] == 'tool' and line['run'] == self.run.span.span_id and line.get('gen_ai.tool.call.id') == id
+                   and line['start'] >= self.loop.first for line in self.run.ledger.lines())
+
+    def sent(self, recording):
+        if self.turn:
+            self.turn.sent(recording)
+        self.recordings.append(recording)
+
+    def safe(self, failure):
+        # What earlier attempts did was settled before this one: it was safe, or was confirmed.
+        return self.known and not self.own.get('ask') and self.own['send'] in ('again', 'rest')
+
+    def failure(self, error):
+        """Return the failure of the turn, or None if no model call of it failed."""
+        self.loop.sent += 1
+        if self.refused:
+            return dataclasses.replace(self.loop.failed, error=error)
+        if error is None and not self.last_failed() or not self.recordings:
+            return None
+        if error is not None:
+            for recording in self.recordings:
+                recording.end('close')  # nothing reads it any more
+        if self.other_run():
+            return None
+        run = self.run
+        name = run.span.span_id
+        answer, _ = _judged(run, run.ledger, {'run': name}, error)
+        own, _ = _judged(run, run.ledger, {'run': name, 'since': self.since}, error)
+        verdict, plan, self.own = answer.get('verdict') or {}, answer.get('plan'), own.get('plan') or {}
+        broken, send = verdict.get('llm.failure.class'), self.own.get('send')
+        if not plan or broken in (None, 'tool_failed', 'application_error') or not send or send == 'nothing' and not self.own.get('ask'):
+            return None
+        if error is None:
+            last = self.recordings[-1]
+            if broken not in _BROKEN or (last.status or 999) >= 400 or _failure_of([last], run, run.ledger, name, None) is None:
+                return None
+        ran, self.known = _outputs_of(self.own)
+        ids = {id for id, _ in ran}
+        self.loop.outputs = [o for o in self.loop.outputs if o[0] not in ids] + ran
+        self.loop.failed = Failure(verdict.get('llm.failure.summary', ''), verdict, plan, False, error)
+        return self.loop.failed
+
+
+def _outputs_of(plan):
+    """Return the outputs that exist of the calls that ran, as ids and whether they acted, and whether each that acted has an id."""
+    ran, known = [], True
+    for call in plan.get('ran', ()):
+        acted = call.get('effect') not in ('read_only', 'idempotent')
+        if call.get('output') == 'lost':
+            continue
+        if call.get('id'):
+            ran.append((call['id'], acted))
+        else:
+            known = known and not acted
+    return ran, known
+
+
+def _carries(history, outputs, earlier):
+    """Whether a history has the outputs of calls that acted, so that the model does not ask for them again. An id that stands among
+    those of earlier turns was used again, and stands there once more."""
+    return all(history.count(id) > earlier.count(id) for id, acted in outputs if acted)
+
+
 @functools.lru_cache(maxsize=None)
 def _report_sdk_retries():
     """Say once that there are two loops."""
@@ -353,29 +532,34 @@ def _report_sdk_retries():
 
 def _failure_of(recordings, run, ledger, name, error):
     """Judge requests, which are the attempts of one model call."""
-    around = set()  # the runs that the call is in, which may have ended by now: the judge has forgotten those that have
     if run is not None:
         ledger, name = run.ledger, run.span.span_id
-        while run is not None:
-            around.add(run.span.span_id)
-            run = run.above
-    if not ledger.complete:
-        _log.warning('retry has no verdict: the run has more than %d parts', ledger.max_lines)
-        return None
-    lines = [line for line in ledger.lines() if not (line['kind'] == 'run' and line['state'] == 'ended' and line['run'] in around)]
-    if error is not None and facts._timed_out(error):  # what cancelled the request was asyncio's deadline
-        lines = [{**line, 'llm.abort.source': 'deadline'} if line.get('llm.abort.source') == 'unknown' else line for line in lines]
     ids = [r.span.span_id for r in recordings]
-    try:
-        answer = judge([*lines, {'run': name, 'call': ids}])
-    except JudgeError as problem:
-        _log.warning('retry has no verdict: %s', problem)
-        return None
+    answer, lines = _judged(run, ledger, {'run': name, 'call': ids}, error)
     verdict: Optional[Dict[str, Any]] = answer.get('part')
     if not verdict:
         return None
     shown = any(line.get('llm.stream.text_chunks') for line in lines if line.get('id') in ids)
     return Failure(verdict.get('llm.failure.summary', ''), verdict, answer.get('plan', {}), shown, error)
+
+
+def _judged(run, ledger, question, error):
+    """Return the answer to a question about a run or a call, which is empty without one, and what was judged."""
+    around = set()  # the runs that the call is in, which may have ended by now: the judge has forgotten those that have
+    while run is not None:
+        around.add(run.span.span_id)
+        run = run.above
+    if not ledger.complete:
+        _log.warning('retry has no verdict: the run has more than %d parts', ledger.max_lines)
+        return {}, []
+    lines = [line for line in ledger.lines() if not (line['kind'] == 'run' and line['state'] == 'ended' and line['run'] in around)]
+    if error is not None and facts._timed_out(error):  # what cancelled the request was asyncio's deadline
+        lines = [{**line, 'llm.abort.source': 'deadline'} if line.get('llm.abort.source') == 'unknown' else line for line in lines]
+    try:
+        return judge([*lines, question]), lines
+    except JudgeError as problem:
+        _log.warning('retry has no verdict: %s', problem)
+        return {}, []
 
 
 def failure_of(error: BaseException) -> Optional[Failure]:

@@ -1,5 +1,5 @@
-// Package ticket has what the spans of a trace keep of the journal. It is apart from the journal,
-// so that the rules can be compiled without a storage.
+// Package ticket is the part of the journal that the spans of a trace keep. It is apart from the journal, so that the rules
+// can be compiled without a storage.
 package ticket
 
 // Ticket is a span in the journal. Its zero value is no span.
