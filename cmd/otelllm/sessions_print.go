@@ -100,7 +100,7 @@ func lineOf(s *sessionfiles.Session, r *report.Record) (sessionLine, bool) {
 	j := s.Last()
 	line := sessionLine{at: j.End, agent: s.Agent.Name, id: s.ID}
 	if told := sessionfiles.Resumed(s); told != "" {
-		line.what = "fine, but it died before, while " + toolNames(s.Turns[len(s.Turns)-2].Waiting()) + " may have been running, and " + told
+		line.what = "fine, but it died before, while " + toolNames(s.Turns[len(s.Turns)-2].Unanswered()) + " may have been running, and " + told
 		return line, true
 	}
 	switch j.State {

@@ -142,7 +142,7 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 	return b, over
 }
 
-// observed returns the executions that a request shows. A call without an output is none. If the output never comes, the
+// observed returns the executions that a request shows. A call without an output does not count. If the output never comes, the
 // histories on the requests' spans show that. Outputs that the agent made up are shown as interruptions.
 func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 	from := b.from

@@ -32,7 +32,7 @@ func (t *Tracker) findByWords(r *Request, tr *wire.Transcript, session uint64) {
 }
 
 // placeIn returns the place, as [wire.Transcript.Point] counts, up to which a history may equal the history of r: the words
-// and the number of answers before it are the same. It returns -1 if there is none, or if more than one answer follows it.
+// and the number of answers before it are the same. It returns -1 without such a place, or if more than one answer follows it.
 func (r *Request) placeIn(tr *wire.Transcript) (int, wire.TranscriptPoint) {
 	for n := 0; ; n++ {
 		point, ok := tr.Point(n)

@@ -128,3 +128,14 @@ func TestLeftRunning(t *testing.T) {
 		assert.Equal(t, "c1", p.MayHaveRun[0].ID, name)
 	}
 }
+
+// TestResumeOfLaunched: of a call that returned when its sub-agent began, a resume makes up no output.
+func TestResumeOfLaunched(t *testing.T) {
+	for name, warns := range map[string]bool{"agent_background_left": false, "agent_background_killed": true} {
+		raw, err := os.ReadFile(filepath.Join(kindsDir, Qwen, name+".jsonl"))
+		require.NoError(t, err)
+		all := judgeAll(logOf(t, Find(Qwen), raw), Find(Qwen), turns.WriterDead)
+		warning := ResumeWarning(&Session{Agent: Find(Qwen), Turns: all}, &all[len(all)-1])
+		assert.Equal(t, warns, warning != "", name)
+	}
+}

@@ -8,7 +8,7 @@ func ResumeWarning(s *Session, j *turns.Judged) string {
 	if j.Plan == nil && j.State != turns.Undetermined {
 		return ""
 	}
-	may := len(j.Waiting()) > 0
+	may := len(j.Unanswered()) > 0
 	switch s.Agent.Profile.Resume {
 	case turns.ResumeSendsPrompt:
 		return "do not resume it: " + s.Agent.Title + " drops the turn and sends its prompt again, so what ran may run twice"
@@ -32,7 +32,7 @@ func Resumed(s *Session) string {
 		return ""
 	}
 	before := &s.Turns[len(s.Turns)-2]
-	if before.State != turns.Died || len(before.Waiting()) == 0 {
+	if before.State != turns.Died || len(before.Unanswered()) == 0 {
 		return ""
 	}
 	switch s.Agent.Profile.Resume {

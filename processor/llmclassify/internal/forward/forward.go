@@ -1,5 +1,4 @@
-// Package forward hands parcels of classified spans to the next consumer, and keeps what that refuses
-// for now.
+// Package forward hands parcels of classified spans to the next consumer, and keeps parcels that it refuses for now.
 package forward
 
 import (
@@ -24,9 +23,9 @@ const (
 	MaxRetry   = 30 * time.Second
 )
 
-// Forwarder hands parcels to the next consumer, and keeps those that it refuses with an
-// error that is not permanent. While any parcel is kept, new ones queue behind it: one
-// parcel at a time tests whether the next consumer works again. It belongs to one shard.
+// Forwarder hands parcels to the next consumer, and keeps a parcel that is refused with an error that is not permanent.
+// While any parcel is kept, new ones queue behind it: one parcel at a time tests whether the next consumer works again. A
+// Forwarder belongs to one shard.
 //
 //	send ──► next ──► accepted
 //	  │        ├────► permanent error: counted, logged, gone
@@ -44,12 +43,12 @@ type Forwarder struct {
 	retryAt time.Time     // when queue is not empty
 }
 
-// New forwards to the next consumer, and lets the store know of what that has.
+// New makes a forwarder to the next consumer, which records accepted spans in the store.
 func New(next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, s *journal.Store) *Forwarder {
 	return &Forwarder{next: next, clock: c, telemetry: t, store: s}
 }
 
-// Bytes is the memory of what waits to be sent again.
+// Bytes is the memory of the parcels that wait to be sent again.
 func (f *Forwarder) Bytes() int { return f.size }
 
 // Waits reports whether any parcel waits to be sent again.
@@ -85,8 +84,8 @@ func (f *Forwarder) later() {
 	f.retryAt = f.clock.Now().Add(f.backoff)
 }
 
-// try hands p to the next consumer. It returns what is left of p, and an error if the
-// next consumer refuses that with an error that is not permanent.
+// try hands p to the next consumer. It returns the rest of p, and an error if the next consumer refuses the rest with an
+// error that is not permanent.
 func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) {
 	if p.Spans > 0 {
 		if p, err = f.forward(ctx, p); err != nil {
@@ -98,7 +97,7 @@ func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) 
 }
 
 func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err error) {
-	p.encode() // next, or a consumer behind it that mutates spans, may have changed what it refuses
+	p.encode() // next, or a consumer behind it that mutates spans, may have changed refused spans
 	if err := p.decode(); err != nil {
 		f.telemetry.ForwardFailed(ctx, p.Spans, true)
 		f.telemetry.Flow.Gone(p.Spans - p.Added)
@@ -130,7 +129,7 @@ func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err err
 // one that refused it for now may still take it.
 func IsPermanent(refused error) bool {
 	for err := refused; consumererror.IsPermanent(err); {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { // it looks at each layer
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { // IsPermanent looks at each layer
 			return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !IsPermanent(err) })
 		}
 		if err = errors.Unwrap(err); !consumererror.IsPermanent(err) {
@@ -140,10 +139,10 @@ func IsPermanent(refused error) bool {
 	return false
 }
 
-// PartOf is what was refused, if the next consumer refused a part of a call. Of several consumers that refused the same
-// call, each may have refused something else: then nothing is known.
+// PartOf returns the refused part of a call, if the next consumer refused a part. Of several consumers that refused the
+// same call, each may have refused another part: then nothing is known.
 func PartOf(refused error) (part ptrace.Traces, ok bool) {
-	for err := refused; err != nil; err = errors.Unwrap(err) { // it does not look into joined errors
+	for err := refused; err != nil; err = errors.Unwrap(err) { // errors.Unwrap does not look into joined errors
 		if partial, ok := err.(consumererror.Traces); ok { //nolint:errorlint // see above
 			return partial.Data(), true
 		}
@@ -151,14 +150,14 @@ func PartOf(refused error) (part ptrace.Traces, ok bool) {
 	return ptrace.Traces{}, false
 }
 
-// Due is when retry is to be called; false when nothing waits.
+// Due is the time of the next call of Retry; false when nothing waits.
 func (f *Forwarder) Due() (time.Time, bool) { return f.retryAt, f.Waits() }
 
 // maxRetried bounds the parcels that are sent before the shard does other work.
 const maxRetried = 8
 
-// Retry sends what waits, in order, until the next consumer refuses again, and at most
-// maxRetried parcels. It reports whether nothing waits any more.
+// Retry sends waiting parcels, in order, until the next consumer refuses again, and at most maxRetried parcels. It reports
+// whether nothing waits any more.
 func (f *Forwarder) Retry(ctx context.Context) bool {
 	for range maxRetried {
 		if !f.Waits() {
@@ -189,14 +188,14 @@ func (f *Forwarder) Retry(ctx context.Context) bool {
 	return true
 }
 
-// At a shutdown without a deadline, a next consumer that accepts nothing is tried this
-// often in a row, at most this long apart: for half a minute.
+// At a shutdown without a deadline, a next consumer that accepts nothing is tried this often in a row, at most this long
+// apart: for half a minute.
 const (
 	LastTries    = 20
 	maxLastRetry = 2 * time.Second
 )
 
-// Flush sends what waits, until ctx is done. It returns how many spans are left.
+// Flush sends the waiting parcels, until ctx is done. It returns how many spans are left.
 func (f *Forwarder) Flush(ctx context.Context) (left int) {
 	for try := 1; f.Waits(); try++ {
 		before := len(f.Queue)

@@ -9,8 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// Outbox puts stamped spans into parcels, one for each caller, and sends those that are
-// full.
+// Outbox puts stamped spans into parcels, one for each caller, and sends full parcels.
 type Outbox struct {
 	forwarder *Forwarder
 	open      []*openParcel
@@ -46,19 +45,19 @@ func (o *Outbox) Add(ctx context.Context, span ptrace.Span, caller *origin.Calle
 	p.Bytes += size
 }
 
-// AddNew adds a span that did not come, but was made for the others.
+// AddNew adds a span that was not received, but made to represent others.
 func (o *Outbox) AddNew(ctx context.Context, span ptrace.Span, caller *origin.Caller, scope *origin.Scope, size int) {
 	o.Add(ctx, span, caller, scope, size)
 	o.of(caller).Added++
 }
 
-// Sent lets the store know, once the spans are forwarded, that the facts of one are still kept.
+// Sent records in the store, once the spans are forwarded, that the facts of one are still kept.
 func (o *Outbox) Sent(caller *origin.Caller, t journal.Ticket) {
 	p := o.of(caller)
 	p.sent = append(p.sent, t)
 }
 
-// Done lets the store know, once the spans are forwarded, that nothing is kept of one.
+// Done records in the store, once the spans are forwarded, that nothing is kept of one.
 func (o *Outbox) Done(caller *origin.Caller, t journal.Ticket) {
 	p := o.of(caller)
 	p.Done = append(p.Done, t)
@@ -70,7 +69,7 @@ func (o *Outbox) send(ctx context.Context, p *openParcel) {
 	p.Parcel, p.regroup = Parcel{Caller: p.Caller}, origin.NewRegroup()
 }
 
-// Flush sends what was added.
+// Flush sends the open parcels.
 func (o *Outbox) Flush(ctx context.Context) {
 	for _, p := range o.open {
 		if !p.empty() {

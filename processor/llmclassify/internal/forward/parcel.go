@@ -8,9 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// MaxParcelBytes is when a parcel is full, in bytes of estimated memory. On the
-// wire spans are smaller, so that a full one stays well below the 4 MiB that gRPC
-// receivers accept by default.
+// MaxParcelBytes is the estimated memory of a full parcel. On the wire spans are smaller, so that a full parcel stays well
+// below the 4 MiB that gRPC receivers accept by default.
 const MaxParcelBytes = 2 << 20
 
 // VerdictSize is about the memory of a verdict, in bytes.
@@ -20,13 +19,12 @@ const VerdictSize = 2 << 10
 type Parcel struct {
 	Traces ptrace.Traces
 	Spans  int
-	Added  int // those of spans that did not come, but were added
+	Added  int // spans that were not received, but added
 	Bytes  int // of memory
 	Caller *origin.Caller
-	data   []byte // the spans as OTLP, from before they are sent; while they wait there is nothing else
+	data   []byte // the spans as OTLP, from before they are sent; while they wait, Traces is empty
 
-	// What the store is to know once they are taken: spans of which the facts are kept, and those that
-	// are done.
+	// Records for the store once the spans are accepted: spans whose facts are kept, and spans that are done.
 	sent, Done []journal.Ticket
 }
 
@@ -37,7 +35,7 @@ func (p *Parcel) encode() {
 	}
 }
 
-// pack makes a parcel that has to wait as small as it is on the wire.
+// pack shrinks a parcel that has to wait to its size on the wire.
 func (p *Parcel) pack() {
 	p.encode()
 	p.Traces, p.Bytes = ptrace.Traces{}, len(p.data)
@@ -49,8 +47,8 @@ type span struct {
 	id    pcommon.SpanID
 }
 
-// keep keeps the spans of a parcel that are in a part of it that was refused, as they were before they were sent. It returns
-// how many of the others there are, and how many of these were added for certain: none, if the part has other spans.
+// keep keeps the spans of a parcel that are in its refused part, as they were before they were sent. It returns the number
+// of the other spans, and how many of them were certainly added: none, if the part has foreign spans.
 func (p *Parcel) keep(part ptrace.Traces) (taken, added int) {
 	refused := make(map[span]int)
 	for _, rs := range part.ResourceSpans().All() {
@@ -95,8 +93,8 @@ func (p *Parcel) decode() error {
 	return err
 }
 
-// join takes another parcel that has to wait into this one, if they may go in one
-// call: many small ones would each have to find the next consumer working.
+// join takes another waiting parcel into this one, if they fit into one call: many small ones would each have to find the
+// next consumer working.
 func (p *Parcel) join(other *Parcel) bool {
 	if p.Caller != other.Caller || p.data == nil || other.data == nil || p.Bytes+other.Bytes > MaxParcelBytes {
 		return false

@@ -1,5 +1,5 @@
-// Package intake reads a call into a batch: which of its spans are LLM spans, of which traces and tenants,
-// and what its other spans show. It removes the verdicts that do not stay.
+// Package intake reads a call into a batch: its LLM spans with their traces and tenants, and the evidence in its other
+// spans. It removes verdicts that do not stay.
 package intake
 
 import (
@@ -18,36 +18,36 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Batch is one call and the LLM spans in it. Give it back with free.
+// Batch is one call and the LLM spans in it. Give it back with Free.
 type Batch struct {
-	Rest    ptrace.Traces    // the call: at first all of it, then what take leaves
-	Now     time.Time        // when it arrived
+	Rest    ptrace.Traces    // the call: at first all of it, later the spans that Take leaves
+	Now     time.Time        // arrival of the call
 	Spans   int              // all spans
-	Others  int              // those that are not LLM spans
-	Cleaned int              // those whose verdict was removed
+	Others  int              // spans other than LLM spans
+	Cleaned int              // spans whose verdict was removed
 	Tenants []*tenant.Tenant // of all spans
 
-	Traces []pcommon.TraceID // of LLM spans; one of several tenants is there for each
-	Owners []int             // by trace: index in tenants
+	Traces []pcommon.TraceID // traces of LLM spans; a trace of several tenants is there once for each
+	Owners []int             // by trace: index in Tenants
 
 	reader  *Reader
-	found   []found      // the LLM spans that are to be held
-	scopes  []scopeSpans // the ScopeSpans of found, in order; their spans are the next ones of found
+	found   []found      // the LLM spans to hold
+	scopes  []scopeSpans // the ScopeSpans of found, in order; each has the next spans of found
 	size    int          // estimated memory of found, bytes
-	origins int          // that of their scopes and resources, each time they come
+	origins int          // estimated memory of their scopes and resources, each time they occur, bytes
 	clients []clientSpan // spans of HTTP clients, which may hold evidence
 
 	index   map[traceKey]int // of traces
-	counts  []int            // by trace: LLM spans that are to be held
+	counts  []int            // by trace: number of LLM spans to hold
 	counted []bool           // by trace: a run of it announces its requests and tools
 
-	// What may come whole, see wholeArrivals.
+	// Traces that may arrive whole, see WholeArrivals.
 	whole    []trace.Arrival
 	items    []trace.Item
 	pointers []*trace.Item
 }
 
-// traceKey is a trace of a tenant, by its index in batch.tenants.
+// traceKey is a trace of a tenant, by its index in Batch.Tenants.
 type traceKey struct {
 	tenant int
 	id     pcommon.TraceID
@@ -56,7 +56,7 @@ type traceKey struct {
 // clientSpan is a span of an HTTP client.
 type clientSpan struct {
 	span   ptrace.Span
-	tenant int // index in batch.tenants
+	tenant int // index in Batch.Tenants
 }
 
 // found is an LLM span.
@@ -65,11 +65,11 @@ type found struct {
 	head  dialect.Head
 	by    dialect.Dialect
 	from  *origin.Scope
-	trace int // index in batch.traces
-	index int // of the span among those of its scope
-	at    int // of the span among all of the call
+	trace int // index in Batch.Traces
+	index int // of the span in its scope
+	at    int // of the span in the call
 	size  int
-	item  *trace.Item // once arrivals was called
+	item  *trace.Item // once Arrivals was called
 	last  bool        // see trace.Item
 }
 
@@ -77,7 +77,7 @@ type found struct {
 type scopeSpans struct {
 	resource ptrace.ResourceSpans
 	scope    ptrace.ScopeSpans
-	n        int // how many of its spans are LLM spans
+	n        int // number of its LLM spans
 }
 
 var batches = sync.Pool{New: func() any { return &Batch{index: make(map[traceKey]int)} }}
@@ -104,13 +104,13 @@ func (b *Batch) Free() {
 	batches.Put(b)
 }
 
-// Held is how many LLM spans are to be held.
+// Held is the number of LLM spans to hold.
 func (b *Batch) Held() int { return len(b.found) }
 
-// HeldBytes is the estimated memory of the spans that are to be held, with their resources and scopes.
+// HeldBytes is the estimated memory of the spans to hold, with their resources and scopes.
 func (b *Batch) HeldBytes() int { return b.size + b.origins }
 
-// ownerOf is the index of the tenant of a resource.
+// ownerOf returns the index of the tenant of a resource.
 func (b *Batch) ownerOf(rs ptrace.ResourceSpans) int {
 	tenants := b.reader.tenants
 	if !tenants.ByResource() {
@@ -125,7 +125,7 @@ func (b *Batch) ownerOf(rs ptrace.ResourceSpans) int {
 	return at
 }
 
-// traceOf is the index of a trace of a tenant. Spans of a trace mostly follow one another.
+// traceOf returns the index of a trace of a tenant. Spans of a trace mostly follow one another.
 func (b *Batch) traceOf(owner int, id pcommon.TraceID) int {
 	if n := len(b.found); n > 0 {
 		if last := b.found[n-1].trace; b.Traces[last] == id && b.Owners[last] == owner {
@@ -144,7 +144,7 @@ func (b *Batch) traceOf(owner int, id pcommon.TraceID) int {
 	return at
 }
 
-// Arrivals are the items of the LLM spans that are to be held, by trace. They have no spans before take.
+// Arrivals returns the items of the LLM spans to hold, by trace. They have no spans before Take.
 func (b *Batch) Arrivals() []trace.Arrival {
 	list := make([]trace.Arrival, len(b.Traces))
 	pointers := make([]*trace.Item, len(b.found))
@@ -152,7 +152,7 @@ func (b *Batch) Arrivals() []trace.Arrival {
 		if n == 0 {
 			continue
 		}
-		// The items of a trace mostly go at the same time: one allocation for all.
+		// The items of a trace are mostly released at the same time: one allocation for all.
 		items := make([]trace.Item, n)
 		for i := range items {
 			pointers[i] = &items[i]
@@ -171,9 +171,9 @@ func (b *Batch) Arrivals() []trace.Arrival {
 	return list
 }
 
-// WholeArrivals are the items of the traces that may come whole, by trace, without items of the others: a run of it announces
-// its parts, and nothing else of the trace is here or on its way. Their spans stay where they are. It returns nothing if
-// there is none, and how many spans they have.
+// WholeArrivals returns the items of the traces that may arrive whole, by trace, without items for the other traces, and
+// the number of their spans. Such a trace has a run that announces its parts, and no other span of it is here or on its
+// way. The spans stay in the call.
 func (b *Batch) WholeArrivals(live *trace.Live) (list []trace.Arrival, spans int) {
 	for t, counted := range b.counted {
 		if b.counted[t] = counted && live.Alone(b.Traces[t]); b.counted[t] {
@@ -197,7 +197,7 @@ func (b *Batch) WholeArrivals(live *trace.Live) (list []trace.Arrival, spans int
 	return b.whole, spans
 }
 
-// fillWhole makes the items of the traces that may come whole.
+// fillWhole makes the items of the traces that may arrive whole.
 func (b *Batch) fillWhole() {
 	free, rest := b.items, b.found
 	for _, s := range b.scopes {
@@ -218,7 +218,7 @@ func (b *Batch) fillWhole() {
 	}
 }
 
-// resized is n zero elements, in the memory of list if that has room.
+// resized returns n zero elements, in the memory of list if it is large enough.
 func resized[E any](list []E, n int) []E {
 	if cap(list) < n {
 		return make([]E, n)
@@ -228,7 +228,7 @@ func resized[E any](list []E, n int) []E {
 	return list
 }
 
-// MayBeWhole is the index of a trace of a tenant that may come whole.
+// MayBeWhole returns the index of a trace of a tenant that may arrive whole.
 func (b *Batch) MayBeWhole(owner int, id pcommon.TraceID) (trace int, ok bool) {
 	if len(b.whole) == 0 {
 		return 0, false
@@ -237,13 +237,13 @@ func (b *Batch) MayBeWhole(owner int, id pcommon.TraceID) (trace int, ok bool) {
 	return trace, ok && b.counted[trace]
 }
 
-// CameWhole notes that a trace came whole: its spans are not to be held. It returns how many they are.
+// CameWhole notes that a trace arrived whole: its spans are not held. It returns their number.
 func (b *Batch) CameWhole(trace int) (spans int) {
 	spans, b.counts[trace] = b.counts[trace], 0
 	return spans
 }
 
-// LeaveWhole leaves the spans of the traces that came whole with the rest of the call.
+// LeaveWhole leaves the spans of whole traces with the rest of the call.
 func (b *Batch) LeaveWhole() {
 	found, scopes, rest := b.found[:0], b.scopes[:0], b.found
 	for _, s := range b.scopes {
@@ -267,7 +267,7 @@ func (b *Batch) LeaveWhole() {
 	b.found, b.scopes = found, scopes
 }
 
-// EachLink visits the other spans of the traces that are live, each as a link of its tenant.
+// EachLink visits the other spans of live traces, each as a link of its tenant.
 func (b *Batch) EachLink(live *trace.Live, visit func(owner int, link trace.Link)) {
 	var last pcommon.TraceID // spans of a trace mostly follow one another
 	isLive, at, found := false, -1, b.found
@@ -290,8 +290,8 @@ func (b *Batch) EachLink(live *trace.Live, visit func(owner int, link trace.Link
 	}
 }
 
-// EachExchange visits what the spans of HTTP clients show, also where nothing else of their trace is
-// known: the span of a request usually comes later than theirs.
+// EachExchange visits the exchanges in the spans of HTTP clients, even if no other span of their trace is known: the span
+// of a request usually arrives later than theirs.
 func (b *Batch) EachExchange(visit func(owner int, x trace.Exchange)) {
 	for _, client := range b.clients {
 		span := client.span
@@ -301,9 +301,8 @@ func (b *Batch) EachExchange(visit func(owner int, x trace.Exchange)) {
 	}
 }
 
-// Take moves the spans of found out of the call, which keeps the others, and no
-// resource or scope without spans, and attaches them to their items. What it returns is
-// in the order of found, with resources and scopes where withOrigins is set.
+// Take moves the spans of found out of the call, which keeps the others, and no resource or scope without spans, and
+// attaches them to their items. The result is in the order of found, with resources and scopes if withOrigins is set.
 func (b *Batch) Take(withOrigins bool) ptrace.Traces {
 	taken := ptrace.NewTraces()
 	taken.ResourceSpans().EnsureCapacity(len(b.scopes))
@@ -370,8 +369,8 @@ func (b *Batch) Attach(caller *origin.Caller, tickets func(int) ticket.Ticket) {
 	}
 }
 
-// Restore gives the items of a call of an earlier process their caller, their tickets, and whether
-// their spans were sent. It returns how many were not, and the tickets of the other spans.
+// Restore gives the items of an earlier process's call their caller, their tickets, and whether their spans were sent. It
+// returns the number of unsent spans, and the tickets of the other spans.
 func (b *Batch) Restore(caller *origin.Caller, tickets func(int) ticket.Ticket, sent func(int) bool) (held int, others []ticket.Ticket) {
 	next := 0
 	for i := range b.found {

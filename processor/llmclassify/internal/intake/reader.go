@@ -29,10 +29,10 @@ func NewReader(r *dialect.Registry, o *origin.Table, t *tenant.Set, verdicts str
 	return &Reader{Registry: r, origins: o, tenants: t, verdicts: incoming(verdicts)}
 }
 
-// Read finds the LLM spans of a call of a caller. It changes nothing of the call but the
-// verdicts that came with it: those that do not stay are removed, from other spans too.
+// Read finds the LLM spans of a caller's call. The only change to the call is the removal of incoming verdicts that do not
+// stay, from other spans, too.
 //
-// A span without a trace id or span id has no place in any trace: it is not one of them.
+// A span without a trace id or span id has no place in any trace, and does not count as an LLM span.
 func (r *Reader) Read(now time.Time, caller *origin.Caller, td ptrace.Traces) *Batch {
 	b := batches.Get().(*Batch)
 	b.Rest, b.Now, b.reader = td, now, r
@@ -89,7 +89,7 @@ func (r *Reader) Read(now time.Time, caller *origin.Caller, td ptrace.Traces) *B
 // roles are the roles of spans in the buffer, by their kind.
 var roles = [...]trace.Role{dialect.Request: trace.Request, dialect.Tool: trace.Tool, dialect.Run: trace.Run}
 
-// fill writes what was found into its item.
+// fill writes a found span into its item.
 func (f *found) fill(it *trace.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
 	it.Role, it.Yields, it.Last = roles[f.head.Kind], f.head.Inferred, f.last
@@ -118,8 +118,8 @@ func announces(head *dialect.Head) bool {
 	return head.Requests.Observed() && head.Tools.Observed() && !head.Inferred
 }
 
-// empty reports whether a response may have reached its end with nothing in it. It
-// is quick, and may report that of one with something in it.
+// empty reports whether a response may have reached its end without content. It is quick, and may report that of a response
+// with content.
 func empty(span ptrace.Span) bool {
 	attrs := span.Attributes()
 	for _, key := range [...]string{string(semconv.StreamTextChunksKey), string(semconv.StreamToolInputsStartedKey)} {

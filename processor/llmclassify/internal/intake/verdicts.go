@@ -17,13 +17,11 @@ const (
 	Keep       = "keep"
 )
 
-// incoming decides which verdicts stay of those that come with spans. What does not stay
-// is removed before anything else is read from the span: it is then judged as if it had
-// come without.
+// incoming decides which incoming verdicts stay. Other verdicts are removed before anything else is read from the span,
+// which is then judged as if it had arrived without.
 type incoming string
 
-// clean removes the verdict of a span that does not stay. It reports whether it removed
-// anything.
+// clean removes a span's verdict that does not stay. It reports whether it removed anything.
 func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (removed bool) {
 	switch {
 	case p == Keep:
@@ -35,17 +33,16 @@ func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (remo
 	return true
 }
 
-// cleanShared removes what there is of a verdict from the attributes that spans share,
-// those of a resource or a scope: no verdict is written there, but a reader of the spans may
-// look there.
+// cleanShared removes any part of a verdict from the attributes that spans share, of a resource or a scope: no verdict is
+// written there, but a reader of the spans may look there.
 func (p incoming) cleanShared(attrs pcommon.Map) {
 	if p != Keep && verdictattr.On(attrs) {
 		verdictattr.Remove(attrs)
 	}
 }
 
-// Trusted reports whether the verdict on a span is one that the client may have written:
-// whole, consistent, and not contradicted by the facts beside it.
+// Trusted reports whether the client may have written the verdict on a span: it is whole, consistent, and not contradicted
+// by the facts beside it.
 func Trusted(span ptrace.Span, kind dialect.Kind) bool {
 	given, ok := verdictattr.ReadClient(span.Attributes(), kind == dialect.Run)
 	if !ok {
@@ -54,8 +51,8 @@ func Trusted(span ptrace.Span, kind dialect.Kind) bool {
 	if kind == dialect.Run {
 		return fitsRun(span, &given)
 	}
-	// The facts alone, with all the knowledge of the rest of the run that could make a retry
-	// safer. What the client knew beyond them can only have made it more careful.
+	// The facts alone, with all the knowledge of the rest of the run that could make a retry safer. Further knowledge of
+	// the client can only have made its verdict more careful.
 	run := classify.Run{Ended: classify.Yes, AnnouncedTools: classify.Counted(0)}
 	var d classify.Diagnosis
 	if kind == dialect.Request {
@@ -81,7 +78,7 @@ func fitsRun(span ptrace.Span, given *classify.Diagnosis) bool {
 	case run.Failed == classify.Yes && !given.Failed():
 		return false // a run with an error has failed
 	case run.Abort.Source != semconv.AbortSourceUnset && given.Retry.Safety == classify.SafeAutoRetry:
-		return false // what was stopped on purpose is not repeated without asking
+		return false // a run that was stopped on purpose is not repeated without asking
 	default:
 		return true
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
-// Store is the journal with what reports its errors. Without a storage extension it does
-// nothing.
+// Store is the journal with its telemetry. Without a storage extension it does nothing.
 type Store struct {
 	Journal   *Journal // nil without a storage extension; set by Start
 	Telemetry *telemetry.Telemetry
@@ -60,7 +59,7 @@ func (s *Store) openIn(ctx context.Context, extension storage.Extension, id, pro
 // Enabled reports whether there is a storage extension.
 func (s *Store) Enabled() bool { return s.Journal != nil }
 
-// Close closes the journal. What it has stays for the next start.
+// Close closes the journal. Its entries stay for the next start.
 func (s *Store) Close(ctx context.Context) error {
 	if !s.Enabled() {
 		return nil
@@ -78,15 +77,14 @@ func (s *Store) Put(ctx context.Context, now time.Time, caller *origin.Caller, t
 	return tickets, err
 }
 
-// Accepted records what the next consumer has: spans of which the facts are kept, and those that are
-// done. An error loses nothing.
+// Accepted records the spans that the next consumer accepted: spans whose facts are kept, and spans that are done. An error
+// loses nothing.
 func (s *Store) Accepted(ctx context.Context, sent, done []Ticket) {
 	s.record(ctx, s.Journal.Sent, sent)
 	s.record(ctx, s.Journal.Delete, done)
 }
 
-// Forget records that the facts of spans are forgotten. A span that is still to be forwarded stays until
-// then.
+// Forget records that the facts of spans are forgotten. A span that is still to be forwarded stays until then.
 func (s *Store) Forget(ctx context.Context, tickets []Ticket) {
 	s.record(ctx, s.Journal.Forget, tickets)
 }

@@ -179,7 +179,7 @@ func setDuplicates(release *trace.Release, s []relation) {
 	}
 }
 
-// setDuplicate sets that a request is here twice, and that this one is not the run's.
+// setDuplicate marks a member as a duplicate, which is not one of the run's requests.
 func setDuplicate(s []relation, i int) {
 	s[i].duplicate = true
 	if s[i].attempt {
@@ -349,7 +349,7 @@ func eachTool(members []trace.Member, s []relation, visit func(i int, m *trace.M
 	}
 }
 
-// executedCall returns the id of a tool's call, "" if it is not recorded, and a key made of the tool's name.
+// executedCall returns the id of a tool's call, "" if it is not recorded, and a key for the tool's name.
 func executedCall(m *trace.Member) (id, name string) {
 	t := m.Known.Facts(m.Span, dialect.Tool).Tool
 	if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {

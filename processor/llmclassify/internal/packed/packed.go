@@ -69,7 +69,7 @@ const groupSize = 96
 // Reader unpacks spans, and frees them again.
 type Reader struct{ opened []*group }
 
-// Span returns the span. The caller may use it until [Reader.Close], and may move parts out of it if nobody asks for it
+// Span returns the span. The caller may use it until [Reader.Close], and may move parts out of it if no later call asks for it
 // again. It returns false if the span cannot be unpacked.
 func (r *Reader) Span(s Span) (ptrace.Span, bool) {
 	g := s.group

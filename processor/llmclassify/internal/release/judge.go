@@ -9,8 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. What it
-// returns is good until the next call.
+// judgeAndStamp judges a release, with the runs within it, and writes the verdicts onto its spans. The result is valid
+// until the next call.
 func (r *Releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger) judge.Diagnoses {
 	now, j, history, setStatus := r.clock.Now(), &r.Judge, r.Buffer.History(), r.markStatus
 	within := history.Within(release)
@@ -65,7 +65,7 @@ func (r *Releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger
 	return d
 }
 
-// failureOf is the verdict that failed, the run's first; nil if neither did.
+// failureOf returns the verdict that failed, the run's first; nil if neither did.
 func failureOf(run, own *classify.Diagnosis) *classify.Diagnosis {
 	if run.Failed() {
 		return run
@@ -73,8 +73,8 @@ func failureOf(run, own *classify.Diagnosis) *classify.Diagnosis {
 	return own
 }
 
-// checkClients removes the client's verdict on the run of a release where what is here of the
-// run contradicts it: a repetition is less safe than it says.
+// checkClients removes the client's verdict on the run of a release if the buffered parts of the run contradict it: a
+// repetition is less safe than the verdict says.
 func checkClients(j *judge.Judge, release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -88,11 +88,11 @@ func checkClients(j *judge.Judge, release *trace.Release) {
 	}
 }
 
-// isPart reports whether a member is the span of a run that is a part of another one. A
-// verdict of its client goes, also where the other run's stays.
+// isPart reports whether a member is the span of a run that is a part of another one. A verdict of its client is removed,
+// even if the other run's stays.
 func isPart(m *trace.Member, release *trace.Release) bool {
 	return m.Role == trace.Run && m.ID != release.RunID
 }
 
-// readable reports whether the span of a member that is Out is there.
+// readable reports whether the span of a member that is Out could be unpacked.
 func readable(m *trace.Member) bool { return !m.Span.SpanID().IsEmpty() }

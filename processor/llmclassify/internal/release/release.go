@@ -1,4 +1,4 @@
-// Package release judges what a trace releases, stamps the verdicts onto its spans and sends them.
+// Package release judges the releases of a trace buffer, stamps the verdicts onto their spans and sends them.
 package release
 
 import (
@@ -39,8 +39,8 @@ var TriggerOf = [...]semconv.Trigger{
 // kinds are the kinds of spans, by their role in the buffer.
 var kinds = [...]dialect.Kind{trace.Request: dialect.Request, trace.Tool: dialect.Tool, trace.Run: dialect.Run}
 
-// Releaser judges what a shard's buffer releases, stamps the verdicts and hands the spans
-// to the forwarder. It belongs to one shard.
+// Releaser judges the releases of a shard's buffer, stamps the verdicts and hands the spans to the forwarder. It belongs to
+// one shard.
 type Releaser struct {
 	clock      clock.Clock
 	telemetry  *telemetry.Telemetry
@@ -50,11 +50,11 @@ type Releaser struct {
 	forwarder  *forward.Forwarder
 	evidence   *trace.Evidence
 	Held       origin.Uses // by spans that are held or pending
-	Kept       origin.Uses // by those of which only the facts are here
+	Kept       origin.Uses // by items whose facts alone are kept
 	reader     packed.Reader
 	Judge      judge.Judge
 
-	forgotten []journal.Ticket // of facts that the buffer forgot; the store is to know
+	forgotten []journal.Ticket // of facts that the buffer forgot; not yet recorded in the store
 }
 
 // New makes the releaser of a lane. Its Buffer is set before it is used.
@@ -76,7 +76,7 @@ func (r *Releaser) Release(ctx context.Context, releases []trace.Release) {
 	r.reader.Close()
 }
 
-// recordForgotten lets the store know of the facts that the buffer forgot.
+// recordForgotten records in the store which facts the buffer forgot.
 func (r *Releaser) recordForgotten(ctx context.Context) {
 	n := r.Buffer.Forgotten()
 	if n == 0 {
@@ -113,8 +113,8 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 		out.AddNew(ctx, span, last.Known.Caller, last.Known.Origin, forward.VerdictSize)
 	}
 	if r.store.Enabled() && last != nil {
-		// After the last of its spans: a run that goes in several parcels is replayed
-		// as a whole after a crash, or not at all.
+		// After the last of its spans: a run that goes in several parcels is replayed as a whole after a crash, or not at
+		// all.
 		record(release, sent.unreadable, out)
 	}
 	r.letGo(release)
@@ -124,7 +124,7 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 	}
 	switch release.Reason {
 	case trace.Late:
-		if !release.Beneath { // what another service did mostly comes later
+		if !release.Beneath { // spans of other services mostly arrive later
 			r.telemetry.Late(ctx, sent.spans)
 		}
 	case trace.RunExpired: // nothing was held
@@ -133,8 +133,8 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 	}
 }
 
-// JudgeWhole judges a release whose spans go on where they are, and stamps the verdicts. It returns what is
-// counted of the run once it is forwarded; false if nothing is.
+// JudgeWhole judges a release whose spans stay in the call, and stamps the verdicts. It returns the ending to count once
+// the run is forwarded; false for no ending.
 func (r *Releaser) JudgeWhole(release *trace.Release) (v telemetry.Ending, ok bool) {
 	r.Open(release)
 	trigger := TriggerOf[release.Reason]
@@ -142,7 +142,7 @@ func (r *Releaser) JudgeWhole(release *trace.Release) (v telemetry.Ending, ok bo
 	return endingOf(release, &d, trigger)
 }
 
-// endingOf is what is counted of the run of a release that was judged; false if it is not due.
+// endingOf returns the ending to count for the run of a judged release; false if it is not due.
 func endingOf(release *trace.Release, d *judge.Diagnoses, trigger semconv.Trigger) (v telemetry.Ending, ok bool) {
 	if d.Run != nil {
 		return telemetry.Ending{Outcome: d.Run.Outcome, Class: d.Run.Class, Trigger: trigger}, true
@@ -150,8 +150,8 @@ func endingOf(release *trace.Release, d *judge.Diagnoses, trigger semconv.Trigge
 	return clientsVerdict(release)
 }
 
-// clientsVerdict returns the client's verdict on a run, if its span still has that and
-// goes now: only the client knows the parts of the run that are in other traces.
+// clientsVerdict returns the client's verdict on a run, if the run's span is released with that verdict: only the client
+// knows the parts of the run in other traces.
 func clientsVerdict(release *trace.Release) (v telemetry.Ending, ok bool) {
 	if !release.Final || release.Run == nil {
 		return telemetry.Ending{}, false
@@ -164,14 +164,14 @@ func clientsVerdict(release *trace.Release) (v telemetry.Ending, ok bool) {
 	return telemetry.Ending{}, false
 }
 
-// sent is what goes out of a release.
+// sent summarizes the released spans of a release.
 type sent struct {
 	spans      int
-	held       time.Duration   // the longest time that one of them was held
-	unreadable []*trace.Member // those of them that could not be unpacked
+	held       time.Duration   // the longest hold time of a span
+	unreadable []*trace.Member // spans that could not be unpacked
 }
 
-// addSpans puts the spans that go out into the outbox.
+// addSpans puts the released spans into the outbox.
 func (r *Releaser) addSpans(ctx context.Context, release *trace.Release, d *judge.Diagnoses, out *forward.Outbox) (s sent) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -195,7 +195,7 @@ func (r *Releaser) addSpans(ctx context.Context, release *trace.Release, d *judg
 			size += forward.VerdictSize
 		}
 		if !isLast(release) {
-			r.Buffer.SetFacts(m.Item, factsOf(m.Item, m.Span)) // its span goes
+			r.Buffer.SetFacts(m.Item, factsOf(m.Item, m.Span)) // its span is released
 		}
 		out.Add(ctx, m.Span, m.Known.Caller, m.Known.Origin, size)
 		m.Known.Body = packed.Span{}
@@ -208,8 +208,8 @@ func (r *Releaser) addSpans(ctx context.Context, release *trace.Release, d *judg
 	return s
 }
 
-// record lets the store know of the spans of a release once they are forwarded. Unreadable ones stay as
-// they are: they may be readable in the store.
+// record records the spans of a release in the store once they are forwarded. Unreadable spans stay in the store, where
+// they may be readable.
 func record(release *trace.Release, unreadable []*trace.Member, out *forward.Outbox) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -223,12 +223,12 @@ func record(release *trace.Release, unreadable []*trace.Member, out *forward.Out
 	}
 }
 
-// isLast reports whether nothing is kept of the members of a release.
+// isLast reports whether the members of a release are not kept.
 func isLast(r *trace.Release) bool {
 	return r.Final || r.Reason == trace.Late || r.Reason == trace.RunExpired
 }
 
-// lastOwn is the last member that belongs to the run itself, or nil.
+// lastOwn returns the last member that belongs to the run itself, or nil.
 func lastOwn(release *trace.Release) *trace.Member {
 	for i := len(release.Members) - 1; i >= 0; i-- {
 		if m := &release.Members[i]; !m.Foreign {
@@ -238,7 +238,7 @@ func lastOwn(release *trace.Release) *trace.Member {
 	return nil
 }
 
-// Open unpacks the spans of a release, and adds to their facts what the evidence shows.
+// Open unpacks the spans of a release, and adds the evidence to their facts.
 func (r *Releaser) Open(release *trace.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -250,7 +250,7 @@ func (r *Releaser) Open(release *trace.Release) {
 	r.evidence.Explain(release)
 }
 
-// ReadFacts reads the facts of a span that may go, and returns their memory.
+// ReadFacts reads the facts of a span that may be released, and returns their memory.
 func (r *Releaser) ReadFacts(it *trace.Item) int {
 	span, ok := r.reader.Span(it.Known.Body)
 	if !ok {
@@ -267,14 +267,13 @@ func factsOf(it *trace.Item, span ptrace.Span) int {
 	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }
 
-// Explained reports whether nothing that may still arrive would explain more of a complete run.
+// Explained reports whether no further span could explain more of a complete run.
 func (r *Releaser) Explained(release *trace.Release) bool {
 	r.Open(release)
 	return r.Judge.Explained(release)
 }
 
-// letGo counts what a release lets go: nothing stays of the members of a last one, and the
-// facts stay of spans that go early.
+// letGo counts the members that a release lets go: a last release keeps none, and after an early one the facts stay.
 func (r *Releaser) letGo(release *trace.Release) {
 	last := isLast(release)
 	for i := range release.Members {
@@ -290,13 +289,13 @@ func (r *Releaser) letGo(release *trace.Release) {
 	}
 }
 
-// keep counts the scope of an item whose span has gone.
+// keep counts the scope of an item whose span is released.
 func (r *Releaser) keep(it *trace.Item) {
 	it.Known.Origin, it.Known.Kept = it.Known.Origin.Slim(), true
 	r.Kept.Add(it.Known.Origin, 1)
 }
 
-// uses is where the scope of an item is counted.
+// uses returns the count that the scope of an item is in.
 func (r *Releaser) uses(it *trace.Item) *origin.Uses {
 	if it.Known.Kept {
 		return &r.Kept
@@ -304,15 +303,14 @@ func (r *Releaser) uses(it *trace.Item) *origin.Uses {
 	return &r.Held
 }
 
-// Forget counts an item of which the buffer forgot the facts. The store learns of it with the next release.
+// Forget counts an item whose facts the buffer forgot. The next release records that in the store.
 func (r *Releaser) Forget(it *trace.Item) {
 	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)
 }
 
-// abandoned is the span that represents a run whose span never arrived and that has no
-// span left to carry the verdict. Its id follows from the run's, so that a second one after a
-// crash is the same span.
+// abandoned returns a span that represents a run whose own span never arrived, and that has no span left to carry the
+// verdict. Its id is a hash of the run's, so that a second one after a crash is the same span.
 func abandoned(release *trace.Release, d *judge.Diagnoses, names dialect.RunNames) ptrace.Span {
 	span := ptrace.NewSpan()
 	span.SetName(semconv.SpanRunAbandoned)

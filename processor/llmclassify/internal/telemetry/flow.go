@@ -2,8 +2,7 @@ package telemetry
 
 import "sync"
 
-// flow counts what becomes of spans. Each change is made in one step, so that at every
-// moment
+// flow counts the fates of spans. Each change is made in one step, so that at every moment
 //
 //	in + replayed = refused + passed + forwarded - added + lost + held
 //
@@ -17,13 +16,13 @@ type flow struct {
 // Counts are numbers of spans. As a change, each is added.
 type Counts struct {
 	In       int // received in calls that have returned
-	Refused  int // those of calls that failed: they come again
+	Refused  int // in calls that failed: they are sent again
 	Replayed int // of an earlier process, from the storage
-	Passed   int // other spans than those of LLMs, forwarded at once
+	Passed   int // spans other than LLM spans, forwarded at once
 	Taken    int // LLM spans
 	Held     int // LLM spans that are held, judged, or wait to be sent again
-	// forwarded is LLM spans and those that were added to them, as llm.run.abandoned; lost
-	// is LLM spans that the next consumer refused for good, or that could not be read
+	// Forwarded counts LLM spans, and spans that were added to them, such as llm.run.abandoned. Lost counts LLM spans that
+	// the next consumer refused for good, or that could not be read.
 	Forwarded, Added, Lost int
 }
 
@@ -42,15 +41,14 @@ func (f *flow) Add(c Counts) {
 	s.Lost += c.Lost
 }
 
-// Now is what has been counted so far.
+// Now returns the counts so far.
 func (f *flow) Now() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sum
 }
 
-// Left counts spans that were held and have gone to the next consumer, n in all, of which
-// some were added.
+// Left counts n held spans that were forwarded. The number added is the part that was not received, but added.
 func (f *flow) Left(n, added int) { f.Add(Counts{Forwarded: n, Added: added, Held: added - n}) }
 
 // Gone counts held spans that are lost.

@@ -1,4 +1,4 @@
-// Package telemetry is what the processor tells of itself: metrics, log lines and its status.
+// Package telemetry has the processor's own telemetry: metrics, log lines and its status.
 package telemetry
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Telemetry is what the processor tells of itself: metrics, log lines and its status.
+// Telemetry is the processor's own telemetry: metrics, log lines and its status.
 type Telemetry struct {
 	*zap.Logger
 	Health health
@@ -32,7 +32,7 @@ type Telemetry struct {
 	runs                 sync.Map // options by ending
 }
 
-// Ending is what is counted of a run.
+// Ending is the part of a run's verdict that is counted.
 type Ending struct {
 	Outcome semconv.RunOutcome
 	Class   semconv.Class
@@ -82,11 +82,10 @@ func New(set component.TelemetrySettings) (*Telemetry, error) {
 	return t, nil
 }
 
-// Load is what the processor holds.
+// Load is the content of the processor's buffers.
 type Load struct{ Traces, Bytes, FactBytes, Evidence int }
 
-// TableSizes are the bytes of what is kept of runs that were judged, and of calls that were
-// refused.
+// TableSizes are the bytes of the memory of judged runs and refused calls, and of the history.
 type TableSizes [HistoryTable + 1]int
 
 // The tables.
@@ -95,8 +94,8 @@ const (
 	HistoryTable
 )
 
-// Observe registers what is read when metrics are collected: what the processor holds, in
-// bytes, the memory of tables and of shared resources, and what became of spans.
+// Observe registers the values that are read when metrics are collected: the content of the buffers, the memory of tables
+// and of shared resources in bytes, and the fates of spans.
 func (t *Telemetry) Observe(set component.TelemetrySettings, loads func() Load, tables func() TableSizes, resources func() int) error {
 	b := t.builder
 	registered, err := metadata.Meter(set).RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -133,7 +132,7 @@ func (t *Telemetry) Observe(set component.TelemetrySettings, loads func() Load, 
 // Shutdown ends the metrics.
 func (t *Telemetry) Shutdown() {
 	t.builder.Shutdown()
-	_ = t.registered.Unregister() // it fails only where it was unregistered
+	_ = t.registered.Unregister() // it only fails if it was unregistered before
 }
 
 // Cleaned counts spans whose verdict was removed.
@@ -141,12 +140,12 @@ func (t *Telemetry) Cleaned(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifyVerdictsRemoved, spans)
 }
 
-// Contradicted counts spans that came late and make a verdict more careful.
+// Contradicted counts late spans that make a verdict more careful.
 func (t *Telemetry) Contradicted(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifyVerdictsContradicted, spans)
 }
 
-// Late counts spans that came after their run was judged.
+// Late counts spans that arrived after their run was judged.
 func (t *Telemetry) Late(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifySpansLate, spans)
 }

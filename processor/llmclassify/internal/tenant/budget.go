@@ -15,7 +15,7 @@ type Budget struct {
 	Shared  bool         // among several tenants
 	known   atomic.Int64 // tenants that are told apart
 	Used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
-	waiting atomic.Int64 // the part of it that waits to be sent again
+	waiting atomic.Int64 // the part of Used that waits to be sent again
 	full    atomic.Bool  // the limit was reached, and half of it has not been free since
 }
 
@@ -40,25 +40,24 @@ func (b *Budget) Add(t *Tenant, n int) {
 	t.Used.Add(int64(n))
 }
 
-// AddWaiting adds n bytes, which may be negative, to those that wait to be sent again.
+// AddWaiting adds n bytes, which may be negative, to the bytes that wait to be sent again.
 func (b *Budget) AddWaiting(n int) { b.waiting.Add(int64(n)) }
 
-// Tight reports whether held spans are to be packed at once.
+// Tight reports whether held spans should be packed at once.
 func (b *Budget) Tight() bool { return b.Used.Load() > b.Limit/4 }
 
-// Floors is the part of the limit that tenants may use in equal parts, whatever the others use. One may use
-// four fifths of what the others leave, so that there is always room for another one.
+// Floors is the divisor of the limit whose result tenants share in equal parts, regardless of the others. A tenant may also
+// use four fifths of the memory that the others leave free, so that there is always room for another one.
 const Floors = 4
 
-// FairPart is how much of a limit one of n tenants may use, while the others use so much. It
-// does not depend on what that one uses itself: a tenant that has too much cannot lower what
-// another one may use below that.
+// FairPart is how much of a limit one of n tenants may use, given the use of the others. It does not depend on the tenant's
+// own use: a tenant that has too much cannot lower the part of another one below that.
 func FairPart[N int | int64](limit, others, n N) N {
 	return max((limit-others)/5*4, limit/(Floors*max(n, 1)))
 }
 
-// Over is by how much more is used than may be, 0 or less if it is not: by all, or where
-// there are tenants, by this one.
+// Over is the excess of the used memory over its limit, 0 or less below it: of all memory, or, with several
+// tenants, of this one's.
 func (b *Budget) Over(t *Tenant) int {
 	used := b.Used.Load()
 	if !b.Shared {
@@ -68,9 +67,8 @@ func (b *Budget) Over(t *Tenant) int {
 	return int(own - FairPart(b.Limit, used-own, b.known.Load()))
 }
 
-// Admit takes n bytes of a tenant before anything is forwarded. While spans wait because
-// the next consumer fails, it refuses what is over the limit, as eviction would free
-// nothing. What was admitted is given back with add.
+// Admit takes n bytes of a tenant before anything is forwarded. While spans wait because the next consumer fails, it
+// refuses bytes over the limit, as eviction would free nothing. Admitted bytes are given back with Add.
 func (b *Budget) Admit(t *Tenant, n int) error {
 	if n == 0 {
 		return nil

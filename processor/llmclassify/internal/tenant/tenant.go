@@ -14,17 +14,17 @@ import (
 // Max is how many tenants are told apart. All others share one lane.
 const Max = 256
 
-// Tenant is a producer, or several. Its spans are judged apart from those of other tenants,
-// and memory and work are shared fairly among tenants.
+// Tenant is a producer, or several. Its spans are judged apart from the spans of other tenants, and memory and work are
+// shared fairly among tenants.
 type Tenant struct {
-	Index int32        // 0 for those that are not told apart
+	Index int32        // 0 for the tenants that are not told apart
 	Used  atomic.Int64 // bytes of its spans that are held or wait to be sent again
 }
 
 // Set finds the tenant that a span belongs to. It is safe for concurrent use.
 type Set struct {
-	callers   bool   // they are the tenants
-	attribute string // of resources; empty where that does not tell tenants apart
+	callers   bool   // tenants are callers
+	attribute string // of resources; empty unless it tells tenants apart
 	Others    *Tenant
 	Budget    *Budget
 
@@ -33,7 +33,7 @@ type Set struct {
 	Known map[string]*Tenant
 }
 
-// Values of Config.TenantFrom. What follows tenantFromResource is the key of an attribute.
+// Values of Config.TenantFrom. FromResource is followed by the key of an attribute.
 const (
 	FromMetadata = "metadata"
 	FromResource = "resource."
@@ -51,7 +51,7 @@ func NewSet(from string, b *Budget) *Set {
 // ByResource reports whether the spans of a call may be of several tenants.
 func (t *Set) ByResource() bool { return t.attribute != "" }
 
-// OfCaller is the tenant of a call, unless tenants are told apart by their resources.
+// OfCaller returns the tenant of a call, unless tenants are told apart by their resources.
 func (t *Set) OfCaller(c *origin.Caller) *Tenant {
 	if c == nil || !t.callers {
 		return t.Others
@@ -59,7 +59,7 @@ func (t *Set) OfCaller(c *origin.Caller) *Tenant {
 	return t.Named(c.ID())
 }
 
-// OfResource is the tenant of a resource, where tenants are told apart by it.
+// OfResource returns the tenant of a resource, if tenants are told apart by it.
 func (t *Set) OfResource(r pcommon.Resource) *Tenant {
 	v, ok := r.Attributes().Get(t.attribute)
 	if !ok {
@@ -68,7 +68,7 @@ func (t *Set) OfResource(r pcommon.Resource) *Tenant {
 	return t.Named(v.AsString())
 }
 
-// Named is the tenant of a name, or the one that all others share.
+// Named returns the tenant with a name, or the one that all others share.
 func (t *Set) Named(name string) *Tenant {
 	if name == "" {
 		return t.Others

@@ -268,7 +268,7 @@ func (b *Buffer) rest(t *Trace, now age, before int) {
 	}
 }
 
-// Trace returns a buffered trace, nil if there is none with this id.
+// Trace returns the buffered trace with this id, or nil.
 func (b *Buffer) Trace(trace pcommon.TraceID) *Trace { return b.traces[trace] }
 
 // Next returns the time of the next call of [Buffer.Due], false if nothing waits.

@@ -9,15 +9,14 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// Exchange is what the span of an HTTP client shows, and the span that it is beneath.
+// Exchange is an exchange in the span of an HTTP client, and the span above it.
 type Exchange struct {
 	Trace pcommon.TraceID
 	Above pcommon.SpanID
 	dialect.Exchange
 }
 
-// Evidence keeps exchanges, by the span that each is beneath, until that request's span
-// comes.
+// Evidence keeps exchanges, by the span above each, until that request's span arrives.
 type Evidence struct {
 	kept *generations.Cache[spanOf, dialect.Exchange]
 }
@@ -48,10 +47,10 @@ func (e *Evidence) Add(now time.Time, x *Exchange) {
 	e.kept.Put(now, above, x.Exchange)
 }
 
-// Rotate forgets what is old enough.
+// Rotate forgets exchanges that are old enough.
 func (e *Evidence) Rotate(now time.Time) { e.kept.Rotate(now) }
 
-// SetLimit changes the bytes.
+// SetLimit changes the bound in bytes.
 func (e *Evidence) SetLimit(bytes int) { e.kept.SetLimit(bytes / 2) }
 
 // Size is the estimated memory in bytes.

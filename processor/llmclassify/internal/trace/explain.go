@@ -102,8 +102,8 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 	b.work += looked/4 + len(taken)
 }
 
-// toExplain visits the buffered items that need an explanation. It returns their time, and one of them, or nil if they
-// are of several services.
+// toExplain visits the Unexplained and Upstream items. It returns their time, and one of them; nil if they are of several
+// services.
 func (g *group) toExplain(visit func(*Item)) (from, to pcommon.Timestamp, one *Item) {
 	several := false
 	for _, it := range g.items {

@@ -131,7 +131,7 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 	return groups
 }
 
-// add adds an item at its place, which is of the group.
+// add adds an item with its place, which is in the group.
 func (g *group) add(it *Item, place Place) {
 	g.items = append(g.items, it)
 	g.above = append(g.above, place.Above)

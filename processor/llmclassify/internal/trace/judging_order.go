@@ -48,8 +48,8 @@ type nest struct {
 	seen   bool
 }
 
-// innermostFirst sorts the releases of a trace: those without a run, then the runs, shorter ones first, but none before a
-// run within it.
+// innermostFirst sorts the releases of a trace: first the releases without a run, then the runs, shorter ones first, but
+// none before a run within it.
 func innermostFirst(releases []Release, order []int) {
 	nests, endless := nestsOf(releases, order)
 	setDepths(order, nests)

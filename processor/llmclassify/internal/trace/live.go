@@ -8,16 +8,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Live counts, without a lock, the LLM spans' traces that are buffered or on their way to a
-// lane: the spans of others are links for these alone. Several traces share one count, which is never
-// too low.
+// Live counts, without a lock, the traces of LLM spans that are buffered or on their way to a lane: other spans are links
+// for these traces alone. Several traces share one count, which is never too low.
 type Live struct {
 	total atomic.Int64
 	slots [1 << 16]atomic.Int32
 }
 
-// Hash spreads trace ids, of which any part may be a time or a counter: every bit of
-// an id counts for every bit of its hash, by a product of 128 bits.
+// Hash spreads trace ids. Any part of an id may be a time or a counter, so every bit of the id counts for every bit of its
+// hash, by a product of 128 bits.
 func Hash(id pcommon.TraceID) uint64 {
 	a := binary.LittleEndian.Uint64(id[:8]) ^ 0x9e3779b97f4a7c15
 	b := binary.LittleEndian.Uint64(id[8:]) ^ 0xd6e8feb86659fd93

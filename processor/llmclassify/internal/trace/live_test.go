@@ -8,7 +8,7 @@ import (
 )
 
 // TestHashSpreads: ids that differ in any two of their bytes only are spread over the
-// slots of liveTraces, and over the shards, as those that are random throughout.
+// slots of Live, and over the shards, as those that are random throughout.
 func TestHashSpreads(t *testing.T) {
 	const each = 64 // values of a byte
 	slots := uint64(len(Live{}.slots))

@@ -93,7 +93,7 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
 }
 
-// climbAll appends the ids of all spans above an item to ids.
+// climbAll appends the ids above an item to ids, and returns where the chain ends.
 func (b *Buffer) climbAll(t *Trace, it *Item, ids []pcommon.SpanID) ([]pcommon.SpanID, Chain) {
 	to := climbOver(t, t.past, it.up(), func(id pcommon.SpanID) bool {
 		ids = append(ids, id)
@@ -131,7 +131,7 @@ type runs struct {
 	byID map[pcommon.SpanID]*run // all runs beyond smallTrace, else nil
 }
 
-// get returns a run, nil if there is none with this id.
+// get returns the run with this id, or nil.
 func (rs *runs) get(id pcommon.SpanID) *run {
 	if rs.byID != nil {
 		return rs.byID[id]
@@ -144,7 +144,7 @@ func (rs *runs) get(id pcommon.SpanID) *run {
 	return nil
 }
 
-// getOrAdd returns a run, and adds it if there is none with this id.
+// getOrAdd returns the run with this id, and adds one if it is missing.
 func (rs *runs) getOrAdd(id pcommon.SpanID) *run {
 	if r := rs.get(id); r != nil {
 		return r

@@ -18,7 +18,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Handover is a call on its way to the lanes of its spans. Give it back with free.
+// Handover is a call on its way to the lanes of its spans. Give it back with Free.
 type Handover struct {
 	*intake.Batch
 	pool       *Pool
@@ -46,24 +46,24 @@ func (h *Handover) Free() {
 	handovers.Put(h)
 }
 
-// delivery is the index of the delivery for a trace of a tenant.
+// delivery returns the index of the delivery for a trace of a tenant.
 func (h *Handover) delivery(tenant int, trace pcommon.TraceID) int {
 	return tenant*len(h.pool.Shards) + h.pool.index(trace)
 }
 
-// deliveryTo is the delivery for a trace of a tenant.
+// deliveryTo returns the delivery for a trace of a tenant.
 func (h *Handover) deliveryTo(tenant int, trace pcommon.TraceID) *delivery {
 	return &h.deliveries[h.delivery(tenant, trace)]
 }
 
-// lane is the lane of a delivery, by its index.
+// lane returns the lane of a delivery, by its index.
 func (h *Handover) lane(delivery int) *Lane {
 	n := len(h.pool.Shards)
 	return h.pool.Shards[delivery%n].Lane(h.Tenants[delivery/n])
 }
 
-// Own takes over the LLM spans of the call, and lets the lanes know of its other spans. After an error
-// nothing was taken over.
+// Own takes over the LLM spans of the call, and sends its other spans to the lanes as news. After an error no span was
+// taken over.
 func (h *Handover) Own(ctx context.Context) error {
 	p := h.pool
 	p.Live.AddAll(h.Traces, 1)
@@ -83,7 +83,7 @@ func (h *Handover) Own(ctx context.Context) error {
 	return nil
 }
 
-// Pass lets the lanes know of the spans of a call without LLM spans.
+// Pass sends the spans of a call without LLM spans to the lanes as news.
 func (h *Handover) Pass() {
 	h.addNews()
 	h.tell()
@@ -121,7 +121,7 @@ func (h *Handover) deliver() {
 	}
 	var last *origin.Scope
 	for i, a := range arrivals {
-		if len(a.Items) == 0 { // it came whole
+		if len(a.Items) == 0 { // it arrived whole
 			continue
 		}
 		d := h.deliveryTo(h.Owners[i], a.Trace)
@@ -139,7 +139,7 @@ func (h *Handover) deliver() {
 	}
 }
 
-// takeOver takes places and memory for the LLM spans of the call that are to be held, and the spans.
+// takeOver takes over the LLM spans to hold, with the places and the memory for them.
 func (h *Handover) takeOver(ctx context.Context) error {
 	if h.Held() == 0 {
 		return nil
@@ -192,8 +192,8 @@ func (h *Handover) giveBack(n int) {
 	}
 }
 
-// reserve gets a place for each delivery that needs one, by tenant and shard, in an order that is the same for
-// all calls, so that no two of them wait for each other. It returns which these are.
+// reserve gets a place for each delivery that needs one, by tenant and shard, in an order that is the same for all calls,
+// so that no two calls wait for each other. It returns the indices of these deliveries.
 func (h *Handover) reserve(ctx context.Context) (places []int, err error) {
 	for i := range h.deliveries {
 		if h.deliveries[i].needsPlace() {
@@ -221,8 +221,8 @@ func (h *Handover) unreserve(places []int) {
 	}
 }
 
-// tell puts the deliveries of the call into the inboxes of their lanes, with the links and the evidence
-// among its other spans. It never waits.
+// tell puts the deliveries of the call into the inboxes of their lanes, with the links and the evidence among its other
+// spans. It never waits.
 func (h *Handover) tell() {
 	for i := range h.deliveries {
 		if d := &h.deliveries[i]; d.needsPlace() || d.news() > 0 {
@@ -231,7 +231,7 @@ func (h *Handover) tell() {
 	}
 }
 
-// Refuse lets the lanes know of the traces of a call that was refused.
+// Refuse reports the traces of a refused call to the lanes.
 func (h *Handover) Refuse() {
 	h.takeBackWhole()
 	clear(h.deliveries)
@@ -242,8 +242,8 @@ func (h *Handover) Refuse() {
 	h.tell()
 }
 
-// Forward forwards the other spans of the call, with the runs that came whole. What the next consumer
-// refuses of them waits with the LLM spans that are held. Where none is held, the sender repeats the call.
+// Forward forwards the other spans of the call, with the whole runs. Spans that the next consumer refuses wait with the
+// held LLM spans. If none is held, the sender repeats the call.
 func (h *Handover) Forward(ctx context.Context) error {
 	p, whole := h.pool, h.whole.spans
 	if h.Others == 0 && whole == 0 && h.Held() > 0 {
@@ -267,9 +267,9 @@ func (h *Handover) Forward(ctx context.Context) error {
 	return nil
 }
 
-// keepRest takes over what the next consumer refused of the call. Nothing limits that but the calls themselves: no call is
-// admitted while there is no memory and spans wait to be sent again. It reports false if the store fails, and if the next
-// consumer mutates spans: it may have changed what it refused.
+// keepRest takes over the refused spans of the call. The calls themselves are the only limit on that: no call is admitted
+// while there is no memory and spans wait to be sent again. It reports false if the store fails, and if the next consumer
+// mutates spans: the refused spans may have changed.
 func (h *Handover) keepRest(ctx context.Context, refused error) bool {
 	p := h.pool
 	if forward.IsPermanent(refused) || p.next.Capabilities().MutatesData {

@@ -13,27 +13,27 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// delivery is what one call brings to a lane.
+// delivery is the part of one call for a lane.
 type delivery struct {
-	at        time.Time // when an earlier process received it; zero where this one did
+	at        time.Time // when an earlier process received it; zero for this process
 	Arrivals  []trace.Arrival
-	Parcel    *forward.Parcel // spans of an earlier process that are to be forwarded as they are; nil: none
+	Parcel    *forward.Parcel // spans of an earlier process to forward as they are; nil: none
 	links     []trace.Link
 	refused   []pcommon.TraceID // traces of a call that was refused
 	exchanges []trace.Exchange
-	size      int  // bytes that the budget knows of
-	replayed  bool // nothing of an earlier process comes after it
+	size      int  // bytes that the budget counts
+	replayed  bool // it is the last delivery of an earlier process
 	linksLost bool // there was no room for links or refused traces after it
 	placed    bool // it has a place
 }
 
-// needsPlace reports whether there are spans in the delivery that the lane is to take over.
+// needsPlace reports whether the delivery has spans for the lane to take over.
 func (d *delivery) needsPlace() bool { return d.Arrivals != nil || d.Parcel != nil }
 
-// news is how many links, exchanges and refused traces the delivery lets the lane know of.
+// news is the number of links, exchanges and refused traces in the delivery.
 func (d *delivery) news() int { return len(d.links) + len(d.exchanges) + len(d.refused) }
 
-// spans is how many spans there are in the delivery, or passed.
+// spans is the number of spans in the delivery, links included.
 func (d *delivery) spans() int {
 	n := d.news()
 	for i := range d.Arrivals {
@@ -46,22 +46,21 @@ func (d *delivery) spans() int {
 }
 
 const (
-	// MaxDeliveries bounds the deliveries of spans on their way to a lane, if they are small:
-	// together they take no more than max_held_bytes divided by inboxPart.
+	// MaxDeliveries bounds the deliveries of spans on their way to a lane, if they are small: together they take no more
+	// than max_held_bytes divided by inboxPart.
 	MaxDeliveries = 8
 	inboxPart     = 16
-	// MaxNews bounds the spans that passed and that a lane is to know of, on their way. Of
-	// more it learns only that there were some: runs wait for longer, and verdicts are less
-	// certain.
+	// MaxNews bounds the news on their way to a lane. Beyond it the lane learns only that there was more: runs wait for
+	// longer, and verdicts are less certain.
 	MaxNews = 1 << 14
 )
 
-// inbox is the deliveries on their way to a lane, in order. A call waits for a place
-// before anything of it is forwarded; to put something in never waits.
+// inbox is the deliveries on their way to a lane, in order. A call waits for a place before any part of it is forwarded;
+// put never waits.
 type inbox struct {
 	Places *semaphore.Weighted // for the bytes of deliveries of spans that may be put in
 	Room   int64               // of places
-	wake   func()              // lets the lane know of a delivery
+	wake   func()              // wakes the lane for a delivery
 
 	// mu guards everything declared below
 	mu   sync.Mutex
@@ -74,8 +73,7 @@ func newInbox(maxHeldBytes int, wake func()) *inbox {
 	return &inbox{Places: semaphore.NewWeighted(room), Room: room, wake: wake}
 }
 
-// place is how much room a delivery takes: at least the share of one of maxDeliveries, and
-// at most all of it.
+// place is the room of a delivery: at least the share of one of MaxDeliveries, and at most all of it.
 func (b *inbox) place(d *delivery) int64 {
 	return min(max(int64(d.size), b.Room/MaxDeliveries), b.Room)
 }
@@ -92,7 +90,7 @@ func (b *inbox) reserve(ctx context.Context, d *delivery) error {
 // unreserve gives back the place of a delivery.
 func (b *inbox) unreserve(d *delivery) { b.Places.Release(b.place(d)) }
 
-// put adds a delivery. News for which there is no room go.
+// put adds a delivery. News without room are dropped.
 func (b *inbox) put(d *delivery) {
 	b.mu.Lock()
 	if !d.needsPlace() && b.news+d.news() > MaxNews {
@@ -108,8 +106,7 @@ func (b *inbox) put(d *delivery) {
 	b.wake()
 }
 
-// loseLinks lets the lane know that links are missing, once it has what is on its way. It is
-// called under the lock.
+// loseLinks notes that links are missing, after the deliveries on their way. It is called under the lock.
 func (b *inbox) loseLinks() {
 	if len(b.List) == 0 {
 		b.List = append(b.List, delivery{})

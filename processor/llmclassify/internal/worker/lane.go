@@ -23,8 +23,7 @@ type Lane struct {
 	*Pool
 	Inbox *inbox
 
-	// turns guards everything declared below. The shard's goroutine has it for its turns, and calls for the runs
-	// that come whole.
+	// turns guards everything declared below. The shard's goroutine has it for its turns, and a call for its whole runs.
 	turns     chan struct{} // has an element while the lane is locked
 	Buffer    *trace.Buffer
 	Pending   pending
@@ -34,9 +33,9 @@ type Lane struct {
 	unpacked  packQueue
 
 	tenant        *tenant.Tenant
-	since         int // deliveries that were received since something was due
-	used          int // bytes that the budget knows of
-	waiting       int // those of them that wait to be sent again
+	since         int // deliveries received since something was due
+	used          int // bytes that the budget counts
+	waiting       int // the part of used that waits to be sent again
 	traces        atomic.Int64
 	factBytes     atomic.Int64
 	evidenceBytes atomic.Int64
@@ -45,7 +44,7 @@ type Lane struct {
 
 	// Scratch memory of judge.
 	releases []trace.Release
-	ended    []pcommon.TraceID // known as judged once they are
+	ended    []pcommon.TraceID // traces whose last pending releases are judged now
 }
 
 // lock waits for the lane.
@@ -53,7 +52,7 @@ func (l *Lane) lock() { l.turns <- struct{}{} }
 
 func (l *Lane) unlock() { <-l.turns }
 
-// lockFor waits for the lane until ctx is done. It reports whether it has it.
+// lockFor waits for the lane until ctx is done. It reports whether the lane is locked.
 func (l *Lane) lockFor(ctx context.Context) bool {
 	select {
 	case l.turns <- struct{}{}:
@@ -67,11 +66,11 @@ func (l *Lane) lockFor(ctx context.Context) bool {
 // of deadlines, or a large run, must not keep other lanes and callers waiting.
 const MaxDue = 1024
 
-// BytesPerSpan is how many bytes that go out are as much work as a span is beside them.
+// BytesPerSpan is how many forwarded bytes are as much work as a span itself.
 const BytesPerSpan = 4 << 10
 
-// maxTaken is when no more deliveries are taken in a turn, in spans. A tenant of many small
-// calls takes several, so that it does not wait for a turn of a flood with each of them.
+// maxTaken bounds the spans that a turn takes from the inbox. A tenant of many small calls takes several, so that it does
+// not wait for a turn of a flood with each of them.
 const maxTaken = 128
 
 // MaxDrained is how many traces are released at a time at the end.
@@ -108,11 +107,10 @@ func newLane(p *Pool, t *tenant.Tenant, n int, wake func()) *Lane {
 	return l
 }
 
-// Turn does some of the lane's work, a few milliseconds. It reports whether it did any, or
-// has more to do.
+// Turn does some of the lane's work, a few milliseconds. It reports whether it did any, or has more to do.
 //
-// What is due waits for the deliveries that were there before it: a run must not be given
-// up while spans of it wait in the inbox.
+// Due releases wait for the deliveries that were there before: a run must not be given up while spans of it wait in the
+// inbox.
 func (l *Lane) Turn(ctx context.Context) (worked bool) {
 	l.lock()
 	defer l.unlock()
@@ -138,13 +136,13 @@ func (l *Lane) Turn(ctx context.Context) (worked bool) {
 	return l.Judge(ctx, MaxDue) || worked
 }
 
-// isDue reports whether tick is to be called.
+// isDue reports whether Tick has to be called.
 func (l *Lane) isDue(now time.Time) bool {
 	at, waits := l.nextDue()
 	return waits && !at.After(now)
 }
 
-// Receive takes over a delivery. What is due because of it is pending.
+// Receive takes over a delivery. Releases that become due are pending.
 func (l *Lane) Receive(ctx context.Context, d *delivery) {
 	now := l.Clock.Now()
 	at := now
@@ -193,14 +191,14 @@ func (l *Lane) use(items []*trace.Item) {
 	}
 }
 
-// evict lets spans go early while there is no memory for them.
+// evict releases spans early while there is no memory for them.
 func (l *Lane) evict(now time.Time) {
 	over := l.Budget.Over(l.tenant)
 	if l.Budget.Reached(over > 0) {
 		l.Telemetry.Warn("max_held_bytes is reached: runs are judged early, on the spans received so far; raise max_held_bytes, or lower max_hold",
 			zap.Int64("max_held_bytes", l.Budget.Limit))
 	}
-	if l.Forwarder.Waits() { // what would wait to be sent again frees nothing
+	if l.Forwarder.Waits() { // spans that would wait to be sent again free nothing
 		return
 	}
 	if over -= l.Pending.bytes; over > 0 && l.Buffer.Bytes() > 0 {
@@ -209,13 +207,13 @@ func (l *Lane) evict(now time.Time) {
 	}
 }
 
-// Push adds releases to those that are to be judged.
+// Push adds releases to the pending ones.
 func (l *Lane) Push(releases []trace.Release) {
 	l.Pending.push(releases, func(id pcommon.TraceID) { l.Live.Add(id, 1) })
 }
 
-// Judge judges and forwards what is pending, and what is complete because of that, of
-// about limit members, or fewer that are large. It reports whether it did anything.
+// Judge judges and forwards pending releases, and runs that become complete by that, of about limit members, or fewer large
+// ones. It reports whether it did anything.
 func (l *Lane) Judge(ctx context.Context, limit int) (worked bool) {
 	for limit > 0 {
 		l.Push(l.Buffer.Ready(l.Clock.Now()))
@@ -243,7 +241,7 @@ func (l *Lane) Judge(ctx context.Context, limit int) (worked bool) {
 	return worked
 }
 
-// Rotate forgets what is old enough, also where nothing arrives.
+// Rotate forgets entries that are old enough, even if no span arrives.
 func (l *Lane) Rotate(now time.Time) {
 	l.lock()
 	defer l.unlock()
@@ -253,14 +251,14 @@ func (l *Lane) Rotate(now time.Time) {
 	l.Account()
 }
 
-// Next is when turn is to be called; false when nothing waits.
+// Next is the time of the next call of Turn; false when nothing waits.
 func (l *Lane) Next() (time.Time, bool) {
 	l.lock()
 	defer l.unlock()
 	return l.nextDue()
 }
 
-// nextDue is when tick is to be called; false when nothing waits.
+// nextDue is the time of the next call of Tick; false when nothing waits.
 func (l *Lane) nextDue() (time.Time, bool) {
 	next, ok := l.Buffer.Next()
 	if retry, waits := l.Forwarder.Due(); waits && (!ok || retry.Before(next)) {
@@ -272,8 +270,7 @@ func (l *Lane) nextDue() (time.Time, bool) {
 	return next, ok
 }
 
-// Tick makes pending some of what is due, and sends again what was refused. Where more is
-// due, nextDue is not after now.
+// Tick makes some due releases pending, and sends refused parcels again. If more is due, nextDue is not after now.
 func (l *Lane) Tick(ctx context.Context, now time.Time) {
 	l.Push(l.Buffer.Due(now, MaxDue))
 	if at, ok := l.Forwarder.Due(); ok && !at.After(now) {
@@ -283,8 +280,7 @@ func (l *Lane) Tick(ctx context.Context, now time.Time) {
 	l.pack(now, MaxDue)
 }
 
-// pack packs about limit spans of what is due for that, so that callers need not wait
-// for all.
+// pack packs about limit due spans, so that callers need not wait for all.
 func (l *Lane) pack(now time.Time, limit int) {
 	for limit > 0 {
 		at, waits := l.unpacked.due(l.Budget.Tight())
@@ -296,7 +292,7 @@ func (l *Lane) pack(now time.Time, limit int) {
 	}
 }
 
-// drain takes over what is on its way, and judges and forwards everything.
+// drain takes over the deliveries on their way, and judges and forwards everything.
 func (l *Lane) drain(ctx context.Context) {
 	l.lock()
 	defer l.unlock()

@@ -9,18 +9,16 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// PackAfter is how long spans are held before they are packed. Most runs whose spans come
-// in more than one call, because exporters limit their batches by number and by time (5 s
-// is the SDKs' default), are complete by then: to pack and unpack their spans would take
-// more time than everything else that is done to them.
+// PackAfter is how long spans are held before they are packed. Exporters limit their batches by number and by time (5 s is
+// the SDKs' default), and most runs whose spans arrive in several calls are complete after that: to pack and unpack their
+// spans would take more time than all other work on them.
 const PackAfter = 10 * time.Second
 
-// packQueue is the traces that have spans which are not packed, in the order in which
-// these arrived.
+// packQueue is the traces with unpacked spans, in the order in which these arrived.
 type packQueue struct {
 	epoch time.Time
 	list  []unpackedTrace
-	head  int // those before it have been taken out
+	head  int // index of the first trace that is still queued
 }
 
 type unpackedTrace struct {
@@ -28,8 +26,7 @@ type unpackedTrace struct {
 	at    time.Duration // since the queue's epoch
 }
 
-// add queues the traces of a delivery of which spans are held, and returns how many spans
-// the delivery has.
+// add queues the traces of a delivery with held spans, and returns how many spans the delivery has.
 func (q *packQueue) add(at time.Time, arrivals []trace.Arrival) (spans int) {
 	for _, a := range arrivals {
 		spans += len(a.Items)
@@ -50,8 +47,8 @@ func (q *packQueue) push(trace pcommon.TraceID, at time.Time) {
 	q.list = append(q.list, unpackedTrace{trace, at.Sub(q.epoch)})
 }
 
-// due is when the first trace is to be packed: after packAfter, or at once where memory
-// is tight; false where the queue is empty.
+// due is when the first trace has to be packed: after PackAfter, or at once if memory is tight; false if the queue is
+// empty.
 func (q *packQueue) due(tight bool) (at time.Time, waits bool) {
 	if q.head == len(q.list) {
 		return time.Time{}, false
@@ -72,8 +69,8 @@ func (q *packQueue) pop() pcommon.TraceID {
 	return trace
 }
 
-// packTrace packs the held spans of a trace that are not packed, and returns how many
-// they are. The spans of a trace mostly go at the same time: they are packed together.
+// packTrace packs the unpacked held spans of a trace, and returns their number. The spans of a trace are mostly released at
+// the same time: they are packed together.
 func packTrace(buffer *trace.Buffer, id pcommon.TraceID) (spans int) {
 	var bodies [packed.MaxSpans]*packed.Span
 	var items [packed.MaxSpans]*trace.Item

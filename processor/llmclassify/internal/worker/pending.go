@@ -6,22 +6,21 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// pending is releases that are to be judged and forwarded. Those of one trace keep their
-// order; the traces take turns, so that one with many releases keeps no other waiting.
+// pending is the releases to judge and forward. The releases of one trace keep their order; the traces take turns, so that
+// one with many releases keeps no other waiting.
 type pending struct {
 	Turns   []*traceReleases
 	byTrace map[pcommon.TraceID]*traceReleases
-	bytes   int // of the spans that go out
+	bytes   int // of the released spans
 }
 
-// traceReleases are the releases of a trace, in the order in which they are to be judged.
+// traceReleases are the releases of a trace, in judging order.
 type traceReleases struct {
 	trace pcommon.TraceID
 	List  []trace.Release
 }
 
-// push adds releases that were made together. It calls began for each trace of which there
-// were none.
+// push adds releases that were made together. It calls began for each trace without earlier ones.
 func (p *pending) push(releases []trace.Release, began func(pcommon.TraceID)) {
 	for _, i := range trace.JudgingOrder(releases) {
 		r := &releases[i]
@@ -40,8 +39,8 @@ func (p *pending) push(releases []trace.Release, began func(pcommon.TraceID)) {
 	}
 }
 
-// pop takes out releases of the trace whose turn it is, of about limit members, or one with
-// more work, and returns what is left of the limit. It calls ended if there are no others of it.
+// pop takes out releases of the trace whose turn it is, of about limit members, or one with more work, and returns the rest
+// of the limit. It calls ended if the trace has no others.
 func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []trace.Release, left int) {
 	t := p.Turns[0]
 	p.Turns[0] = nil
@@ -69,7 +68,7 @@ func (p *pending) pop(limit int, ended func(pcommon.TraceID)) (releases []trace.
 
 func (p *pending) empty() bool { return len(p.Turns) == 0 }
 
-// sizeOf is the memory of the spans that a release lets go, in bytes.
+// sizeOf is the memory of the spans in a release that it lets go, in bytes.
 func sizeOf(r *trace.Release) (size int) {
 	for i := range r.Members {
 		if m := &r.Members[i]; m.Out && !m.Foreign {

@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
-// Config is what of the processor's configuration the shards need to know.
+// Config is the processor's configuration, as far as the shards need it.
 type Config struct {
 	Shards         int
 	MaxHold        time.Duration
@@ -34,7 +34,7 @@ type Config struct {
 	Embedded       bool // no sender outlives the processor
 }
 
-// Pool shares the traces among shards, and has what these have in common.
+// Pool shares the traces among shards, and has the parts that these share.
 type Pool struct {
 	Config
 	next      consumer.Traces
@@ -50,7 +50,7 @@ type Pool struct {
 	Shards    []*shard
 }
 
-// New makes the shards. They do nothing before run.
+// New makes the shards. They do nothing before Run.
 func New(cfg Config, next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, tenants *tenant.Set, origins *origin.Table) *Pool {
 	p := &Pool{
 		Config: cfg, next: next, Clock: c, Telemetry: t, Tenants: tenants, Budget: tenants.Budget, Origins: origins,
@@ -63,7 +63,7 @@ func New(cfg Config, next consumer.Traces, c clock.Clock, t *telemetry.Telemetry
 	return p
 }
 
-// index is the index of the shard that a trace belongs to.
+// index returns the index of the shard of a trace.
 func (p *Pool) index(id pcommon.TraceID) int {
 	if len(p.Shards) == 1 {
 		return 0
@@ -71,7 +71,7 @@ func (p *Pool) index(id pcommon.TraceID) int {
 	return int(trace.Hash(id) % uint64(len(p.Shards))) //nolint:gosec // less than the number of shards
 }
 
-// Lane is the lane that a trace of a tenant belongs to.
+// Lane returns the lane of a trace of a tenant.
 func (p *Pool) Lane(t *tenant.Tenant, id pcommon.TraceID) *Lane { return p.Shards[p.index(id)].Lane(t) }
 
 // lanes yields the lanes of all shards.
@@ -92,8 +92,8 @@ func (p *Pool) Run(ctx context.Context, quit <-chan struct{}, done *sync.WaitGro
 	}
 }
 
-// Drain judges and forwards all that is held, when the shards do not work any more, each shard in a goroutine
-// of done. It adds to left how many spans the next consumer does not accept.
+// Drain judges and forwards all held spans, when the shards do not work any more, each shard in a goroutine of done. It
+// adds to left how many spans the next consumer does not accept.
 func (p *Pool) Drain(ctx context.Context, done *sync.WaitGroup, left *atomic.Int64) {
 	for _, s := range p.Shards {
 		done.Go(func() {
@@ -106,7 +106,7 @@ func (p *Pool) Drain(ctx context.Context, done *sync.WaitGroup, left *atomic.Int
 	}
 }
 
-// Load is what the shards hold now.
+// Load returns the content of the shards' buffers.
 func (p *Pool) Load() (l telemetry.Load) {
 	for lane := range p.lanes {
 		l.Traces += int(lane.traces.Load())
@@ -117,7 +117,7 @@ func (p *Pool) Load() (l telemetry.Load) {
 	return l
 }
 
-// Tables is what is kept of runs that were judged, and of calls that were refused.
+// Tables returns the sizes of the memory of judged runs and refused calls, and of the history.
 func (p *Pool) Tables() (sizes telemetry.TableSizes) {
 	for l := range p.lanes {
 		sizes[telemetry.JudgedTable] += int(l.judgedBytes.Load())

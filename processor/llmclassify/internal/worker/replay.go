@@ -14,7 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 )
 
-// Begin lets time pass for the spans that come from now on. It is called before there are any, and replays what
+// Begin lets time pass for the spans that arrive from now on. It is called before there are any, and replays the spans that
 // an earlier process left in the storage: for these no time passes until all are read.
 func (p *Pool) Begin(ctx context.Context, r *intake.Reader, callers *origin.Callers) error {
 	p.Lifetime.Begin(p.Clock.Now())
@@ -44,8 +44,7 @@ func (p *Pool) Begin(ctx context.Context, r *intake.Reader, callers *origin.Call
 	return nil
 }
 
-// replay takes over one call of an earlier process. Spans that no dialect recognises any more are
-// forwarded as they are.
+// replay takes over one call of an earlier process. Spans that no dialect recognises any more are forwarded as they are.
 func (p *Pool) replay(ctx context.Context, caller *origin.Caller, b *intake.Batch, call *journal.Replayed) error {
 	h := p.HandOver(caller, b)
 	defer h.Free()

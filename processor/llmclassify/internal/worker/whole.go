@@ -11,23 +11,23 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// wholeRuns are the runs of a call that come whole in it. Such a run is not held: its call judges it, and its spans
-// go on where they are, with the other spans of the call. If the next consumer refuses these, the verdict is taken
-// back, as the sender repeats the call.
+// wholeRuns are the runs of a call that arrive whole. Such a run is not held: its call judges it, and its spans stay with
+// the other spans of the call. If the next consumer refuses these, the verdict is taken back, as the sender repeats the
+// call.
 type wholeRuns struct {
-	traces  []wholeTrace // by index in batch.traces; empty if none may come whole
+	traces  []wholeTrace // by index in Batch.Traces; empty if none may arrive whole
 	room    trace.Room
 	ids     []pcommon.TraceID
 	spans   int // LLM spans of ids
 	endings []telemetry.Ending
 }
 
-// wholeTrace is a trace of a call that may come whole.
+// wholeTrace is a trace of a call that may arrive whole.
 type wholeTrace struct {
 	trace.Arrival // without items if it does not
 	links         []trace.Link
 	lane          *Lane
-	releases      []trace.Release // nil if it did not
+	releases      []trace.Release // nil if it did not arrive whole
 }
 
 func (w *wholeRuns) clear() {
@@ -48,7 +48,7 @@ func (w *wholeRuns) clear() {
 	*w = wholeRuns{traces: w.traces[:0], room: w.room, ids: w.ids[:0], endings: w.endings[:0]}
 }
 
-// expectWhole finds the traces that may come whole.
+// expectWhole finds the traces that may arrive whole.
 func (h *Handover) expectWhole() {
 	arrivals, spans := h.WholeArrivals(&h.pool.Live)
 	if spans == 0 {
@@ -62,7 +62,7 @@ func (h *Handover) expectWhole() {
 	}
 }
 
-// judgeWhole judges the runs of the call that come whole. What is left is to be held.
+// judgeWhole judges the whole runs of the call. The other runs are held.
 func (h *Handover) judgeWhole(ctx context.Context) {
 	if len(h.whole.traces) == 0 {
 		return
@@ -80,7 +80,7 @@ func (h *Handover) judgeWhole(ctx context.Context) {
 	h.LeaveWhole()
 }
 
-// judgeWholeOf judges the traces of one delivery that come whole.
+// judgeWholeOf judges the whole traces of one delivery.
 func (h *Handover) judgeWholeOf(ctx context.Context, delivery int) {
 	var l *Lane
 	for t := range h.whole.traces {
@@ -116,7 +116,7 @@ func (l *Lane) takeEvidence(d *delivery) {
 	d.exchanges = nil
 }
 
-// judgeWhole judges the runs of a trace if it comes whole, and reports whether it does.
+// judgeWhole judges the runs of a trace if it arrives whole, and reports whether it does.
 func (l *Lane) judgeWhole(h *Handover, w *wholeTrace) bool {
 	var whole bool
 	if w.releases, whole = l.Buffer.Whole(h.Now, w.Arrival, w.links, &h.whole.room); !whole {
@@ -133,7 +133,7 @@ func (l *Lane) judgeWhole(h *Handover, w *wholeTrace) bool {
 	return true
 }
 
-// countWhole counts the runs that came whole, once they are forwarded.
+// countWhole counts the whole runs, once they are forwarded.
 func (h *Handover) countWhole(ctx context.Context) {
 	alike := 0
 	for i, v := range h.whole.endings {
@@ -145,7 +145,7 @@ func (h *Handover) countWhole(ctx context.Context) {
 	}
 }
 
-// takeBackWhole takes back the verdicts on the runs that came whole.
+// takeBackWhole takes back the verdicts on the whole runs.
 func (h *Handover) takeBackWhole() {
 	for t := range h.whole.traces {
 		w := &h.whole.traces[t]

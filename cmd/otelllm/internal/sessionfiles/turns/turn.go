@@ -131,6 +131,12 @@ func (t *Turn) launched() bool {
 	return len(waiting) > 0 && !slices.ContainsFunc(waiting, func(c *Call) bool { return !c.Launched })
 }
 
+// Unanswered returns the calls to which the history has no output at all, so that a resume makes one
+// up.
+func (t *Turn) Unanswered() []*Call {
+	return slices.DeleteFunc(t.Waiting(), func(c *Call) bool { return c.Launched })
+}
+
 // LeftRunning returns the calls that left something running of which no end is recorded.
 func (t *Turn) LeftRunning() []*Call {
 	return slices.DeleteFunc(t.Waiting(), func(c *Call) bool { return !c.Left })
