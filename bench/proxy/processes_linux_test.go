@@ -37,10 +37,15 @@ func TestMain(m *testing.M) {
 		}
 		// As many idle connections as there are clients: else it would connect anew again and again.
 		transport := &http.Transport{MaxIdleConnsPerHost: 1 << 20}
-		serve(&httputil.ReverseProxy{
+		proxy := &httputil.ReverseProxy{
 			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1, Transport: transport,
 			ErrorLog: log.New(io.Discard, "", 0),
-		})
+		}
+		serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// Otherwise a response may begin before the request is known to have been read, and breaks off then.
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			proxy.ServeHTTP(w, r)
+		}))
 	default:
 		os.Exit(m.Run())
 	}

@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/session"
@@ -247,16 +248,8 @@ type serveOptions struct {
 	forgotten   func([]report.Record) // gets records that there is no room for; may be nil
 }
 
-// ballast is memory that is never written to, so that none of it is resident. It counts as in use when the garbage
-// collector decides when to run: with the few MiB that a proxy needs it would run every few dozen requests. With more in
-// use it makes no difference.
-var ballast []byte //nolint:unused // it is there to be there
-
-const ballastBytes = 8 << 20
-
 // serve starts a session and the proxy, on ln, which the proxy closes.
 func serve(ctx context.Context, ln net.Listener, o serveOptions) (*served, error) {
-	ballast = make([]byte, ballastBytes)
 	endpoint, err := session.EndpointFromEnv()
 	if err != nil {
 		return nil, err
@@ -318,7 +311,8 @@ func logVerdict(log *slog.Logger, span ptrace.Span) {
 	_, isRun := attrs.Get(string(semconv.RunOutcomeKey))
 	_, inRun := attrs.Get(string(semconv.RunIDKey))
 	class, failed := attrs.Get(string(semconv.FailureClassKey))
-	if !isRun && (inRun || !failed || span.Kind() != ptrace.SpanKindServer) {
+	ownParent := !span.ParentSpanID().IsEmpty() && !engine.HasRemoteParent(span)
+	if !isRun && (inRun || !failed || ownParent) {
 		return
 	}
 	what := "request"

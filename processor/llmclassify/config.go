@@ -97,6 +97,11 @@ type Config struct {
 	// before its start: it is a part of the program whose spans it judges, or judges a
 	// recording. What is missing at its shutdown never was. Programs set it; it is no option.
 	Embedded bool `mapstructure:"-"`
+
+	// OneSource says that all spans come from one process, in the order in which they end, and
+	// no instrumentation in it records runs but the library. So an inferred run is no part of
+	// another one, and nothing of it comes after its span. Programs set it; it is no option.
+	OneSource bool `mapstructure:"-"`
 }
 
 // The values of [Config.MarkStatus].

@@ -73,6 +73,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 			Embedded:       cfg.Embedded,
 		}, next, c, t, tenants, origins),
 	}
+	p.reader.OneSource = cfg.OneSource
 	newInstances().add(p) // a factory adds it to its own
 	return p, t.Observe(set.TelemetrySettings, p.Load, p.Tables, origins.Bytes)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
@@ -131,5 +132,47 @@ func TestWholeRunOfARefusedCallIsJudgedAgain(t *testing.T) {
 				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(span), name)
 			}
 		}
+	}
+}
+
+// An inferred run announces no tools. From one source nothing of it comes after its span, so it is
+// judged when its requests are here, unless what a gateway asked upstream for one may still come. The verdict is
+// that of a run which waited.
+func TestWholeInferredRunOfOneSource(t *testing.T) {
+	asks := counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
+	first, second := requestSpan(2, 3, 0.3, 0.9).answered("tool_calls", asks), requestSpan(4, 3, 1, 2.8).answered("stop", answer)
+	for _, tt := range []struct {
+		name   string
+		spans  []spanSpec
+		atOnce bool
+	}{
+		{"whole", []spanSpec{first, observedSpan(), second, inferredSpan(3, 0, 0.2, 2.9)}, true},
+		{"with a parent elsewhere", []spanSpec{first, second, inferredSpan(3, 20, 0.2, 2.9)}, true},
+		{"a request is missing", []spanSpec{first, inferredSpan(3, 0, 0.2, 2.9)}, false},
+		{"served", []spanSpec{first, servedRequest(4, 3, 1, 2.8).answered("stop", answer), inferredSpan(3, 0, 0.2, 2.9)}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var verdicts []map[pcommon.SpanID]verdict
+			for _, one := range []bool{false, true} {
+				cfg := defaultConfig()
+				cfg.OneSource = one
+				h := newHarness(t, cfg, nil)
+				for i := range tt.spans {
+					tt.spans[i] = tt.spans[i].in(gatewayService)
+				}
+				h.consume(t, tt.spans...)
+				assert.Equal(t, one && tt.atOnce, h.sink.SpanCount() == len(tt.spans), "one source: %v", one)
+				h.pass(t, defaultMaxHold)
+				require.Equal(t, len(tt.spans), h.sink.SpanCount())
+				of := map[pcommon.SpanID]verdict{}
+				for id, span := range spansOf(h.out()) {
+					v := verdictOf(span)
+					v.trigger = semconv.TriggerUnset // a parent elsewhere is waited for, for longer
+					of[id] = v
+				}
+				verdicts = append(verdicts, of)
+			}
+			assert.Equal(t, verdicts[0], verdicts[1])
+		})
 	}
 }

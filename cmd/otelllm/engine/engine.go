@@ -71,7 +71,7 @@ func Start(ctx context.Context, config Config, next func(context.Context, ptrace
 		cfg.IncomingVerdicts = "strip"
 	}
 	if config.OwnSpans {
-		cfg.Dialects, cfg.Shards = []string{ownDialect}, 1
+		cfg.Dialects, cfg.Shards, cfg.OneSource = []string{ownDialect}, 1, true
 	}
 	logger := config.Logger
 	if logger == nil {

@@ -104,6 +104,9 @@ func flags(span trace.SpanContext, remote bool) uint32 {
 	return bits
 }
 
+// HasRemoteParent reports whether the parent of a span is known to be in another process.
+func HasRemoteParent(s ptrace.Span) bool { return s.Flags()&isRemote != 0 }
+
 // PutKind writes the kind of a span. OTLP counts the kinds as the SDK does.
 func PutKind(to ptrace.Span, kind trace.SpanKind) {
 	to.SetKind(ptrace.SpanKind(kind)) //nolint:gosec // six small numbers

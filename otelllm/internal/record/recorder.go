@@ -158,7 +158,10 @@ func (r *Recorder) Join(q *inferred.Request) {
 		q.Drop(time.Now())
 		return
 	}
-	telemetry.Guard(func() { r.run.AddTrace(r.span.SpanContext().TraceID()) })
+	telemetry.Guard(func() {
+		r.linkRun()
+		r.run.AddTrace(r.span.SpanContext().TraceID()) // which a provider may change by the link
+	})
 	if r.source != nil {
 		if r.config.Verdicts {
 			r.run.WriteVerdicts()
@@ -166,7 +169,6 @@ func (r *Recorder) Join(q *inferred.Request) {
 		r.run.RequestBegan(r, outputs)
 		r.last.RequestJoined(r, r.run)
 	}
-	telemetry.Guard(r.linkRun)
 	q.Follow(r)
 }
 

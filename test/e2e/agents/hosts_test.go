@@ -174,7 +174,7 @@ func ask(t *testing.T, a *agent, base string, env, argv []string) string {
 		defer close(ended)
 		_ = cmd.Wait() // its status does not matter
 	}()
-	limit := time.AfterFunc(patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	limit := time.AfterFunc(startPatience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	defer limit.Stop()
 	<-ended
 	return said.String()

@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -138,10 +138,7 @@ func (c *connector) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (c *connector) send(x *exchange, req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancelCause(req.Context())
-	watched := &awaited{cancel: cancel, body: req.Body}
-	ctx = httptrace.WithClientTrace(ctx, watched.hooks())
-	conn, err := c.connection(ctx, x.link, req)
+	conn, err := c.connection(req.Context(), x.link, req)
 	if err != nil {
 		if req.Body != nil {
 			x.readUnsent(req)
@@ -149,14 +146,15 @@ func (c *connector) send(x *exchange, req *http.Request) (*http.Response, error)
 		}
 		return nil, err
 	}
-	sent := req.WithContext(ctx)
+	sent := req
 	if expectsContinue(req) {
-		sent.Body = watched.gate()
+		sent = gated(req)
 	}
+	x.sentOver(conn)
 	resp, err := conn.RoundTrip(sent)
 	if err != nil {
-		if cause := watched.failure.Load(); cause != nil {
-			err = *cause
+		if x.swamped() {
+			err = errInformational
 		}
 		return nil, err
 	}
@@ -177,6 +175,9 @@ func (c *connector) send(x *exchange, req *http.Request) (*http.Response, error)
 func (c *connector) connection(ctx context.Context, l *link, req *http.Request) (*clientConn, error) {
 	a := address{scheme: req.URL.Scheme, host: hostPort(req.URL.Scheme, req.URL.Host), http1: req.Header.Get("Upgrade") != ""}
 	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil {
+		trace = &httptrace.ClientTrace{}
+	}
 	if trace.GetConn != nil {
 		trace.GetConn(a.host)
 	}
@@ -233,46 +234,42 @@ type connectError struct{ error }
 
 func (e *connectError) Unwrap() error { return e.error }
 
-// awaited is a request whose response has not come. It bounds the informational responses
-// before it, and holds a body back that the upstream may not want.
-type awaited struct {
-	cancel context.CancelCauseFunc
-	body   io.ReadCloser
-
-	informational atomic.Int32
-	began         atomic.Bool   // of a response
-	goOn          chan struct{} // closed by 100 (Continue); nil: the client did not ask for it
-	failure       atomic.Pointer[error]
+// sentOver notes the connection that the request is sent over.
+func (x *exchange) sentOver(conn *clientConn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.conn = conn
 }
 
-func (a *awaited) hooks() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GotFirstResponseByte: func() { a.began.Store(true) },
-		Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
-			if status == http.StatusContinue && a.goOn != nil {
-				select {
-				case <-a.goOn:
-				default:
-					close(a.goOn)
-				}
-			}
-			if a.informational.Add(1) > maxInformational {
-				a.failure.Store(&errInformational)
-				a.cancel(errInformational)
-			}
-			return nil
-		},
+// gotInformational takes an informational response. Too many of them end the connection.
+func (x *exchange) gotInformational() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.informational++; x.informational == maxInformational+1 {
+		_ = x.conn.Close()
 	}
+}
+
+// swamped reports whether too many informational responses came.
+func (x *exchange) swamped() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.informational > maxInformational
 }
 
 func expectsContinue(req *http.Request) bool {
 	return req.Body != nil && strings.EqualFold(req.Header.Get("Expect"), "100-continue")
 }
 
-// gate returns the body of a request whose client waits for 100 (Continue).
-func (a *awaited) gate() io.ReadCloser {
-	a.goOn = make(chan struct{})
-	return &gatedBody{ReadCloser: a.body, awaited: a, closed: make(chan struct{})}
+// gated returns req, whose client waits for 100 (Continue), with a body that is held back.
+func gated(req *http.Request) *http.Request {
+	b := &gatedBody{ReadCloser: req.Body, goOn: make(chan struct{}), closed: make(chan struct{})}
+	sent := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotFirstResponseByte: func() { b.began.Store(true) },
+		Got100Continue:       sync.OnceFunc(func() { close(b.goOn) }),
+	}))
+	sent.Body = b
+	return sent
 }
 
 // gatedBody is the body of a request whose client waits for 100 (Continue). Reading it
@@ -281,16 +278,17 @@ func (a *awaited) gate() io.ReadCloser {
 type gatedBody struct {
 	io.ReadCloser
 
-	awaited *awaited
-	closed  chan struct{}
-	once    atomic.Bool
+	began  atomic.Bool   // a response has
+	goOn   chan struct{} // closed by 100 (Continue)
+	closed chan struct{}
+	once   atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *gatedBody) Read(p []byte) (int, error) {
-	if b.awaited.began.Load() {
+	if b.began.Load() {
 		select {
-		case <-b.awaited.goOn:
+		case <-b.goOn:
 		case <-b.closed:
 			return 0, http.ErrBodyReadAfterClose
 		}

@@ -13,7 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // exchange is a request that is being served, until its handler has returned.
@@ -32,11 +35,13 @@ type exchange struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	failure  error // what the upstream did; nil: it did not fail
-	status   int   // of the response; 0: no response came
-	answered bool  // the headers of the response have come
-	cut      bool  // the server is ending, and has cut this exchange
-	tunnel   *tunnel
+	failure       error       // what the upstream did; nil: it did not fail
+	status        int         // of the response; 0: no response came
+	answered      bool        // the headers of the response have come
+	conn          *clientConn // upstream; nil: there is none so far
+	informational int         // responses before the response
+	cut           bool        // the server is ending, and has cut this exchange
+	tunnel        *tunnel
 }
 
 type exchangeKey struct{}
@@ -59,13 +64,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		noUpstream(w)
 		return
 	}
-	ctx, abort := otelllm.WithAbort(r.Context())
+	// The context that net/http made does not say why it ends: the client has left.
+	ctx, abort := otelllm.WithAbort(context.WithoutCancel(r.Context()))
 	defer abort(otelllm.AbortApplication, "served")
 	x := &exchange{
 		base: base, target: target(base, r, prefix), link: linkOf(ctx), host: r.Host, proto: r.ProtoMajor,
 		client: http.NewResponseController(w), abort: abort,
 	}
+	defer context.AfterFunc(r.Context(), x.clientLeft)()
+	ctx = s.propagators.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	served := r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	if r.Body != nil && r.Body != http.NoBody {
+		served.Body = &requestBody{r.Body, served.Context(), x}
+	}
 	if prefix != "" {
 		u := *r.URL
 		u.Path, u.RawPath = r.URL.Path[len(prefix):], ""
@@ -84,8 +95,32 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reportFailure(x)
 		s.open.end(x)
 	}()
-	s.handler.ServeHTTP(w, served)
+	// Without it net/http ends a request's body when the response begins.
+	_ = x.client.EnableFullDuplex()
+	s.handler.ServeHTTP(&responseWriter{w, x}, served)
 	returned = true
+}
+
+// clientLeft ends what goes on upstream for a client that has left.
+func (x *exchange) clientLeft() { x.abort(semconv.AbortSourceConsumer, "") }
+
+// requestBody is the body of a request. One that breaks off is a client that leaves while it
+// sends, which no context of net/http's says.
+type requestBody struct {
+	io.ReadCloser
+
+	ctx      context.Context
+	exchange *exchange
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil || err == io.EOF || err == http.ErrBodyReadAfterClose || errors.Is(err, os.ErrDeadlineExceeded) { //nolint:errorlint // bodies return them bare
+		return n, err
+	}
+	b.exchange.clientLeft()
+	return n, context.Cause(b.ctx)
 }
 
 const (
@@ -135,7 +170,7 @@ func (x *exchange) failed(err error) {
 func (x *exchange) begins() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.failure, x.answered, x.sticky = nil, false, nil
+	x.failure, x.answered, x.sticky, x.conn, x.informational = nil, false, nil, nil, 0
 }
 
 // breakOff breaks the client's connection off in the way in which the upstream's broke off.
@@ -148,7 +183,7 @@ func (s *Server) breakOff(client context.Context, x *exchange) {
 	switch {
 	case cut:
 		x.reset()
-	case client.Err() != nil && !x.late || failure == nil: // the client has gone, or cannot be written to
+	case client.Err() != nil && !x.late, failure == nil, errors.Is(failure, context.Canceled): // the client has gone, or cannot be written to
 	case x.closes:
 		s.logFailure(x, failure, answered)
 		x.finish()
@@ -231,6 +266,9 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 
 // WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.exchange.gotInformational()
+	}
 	if status >= 200 {
 		h := w.Header()
 		for _, name := range []string{"Date", "Content-Type"} {

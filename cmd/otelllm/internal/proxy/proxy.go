@@ -1,5 +1,9 @@
-// Package proxy is a reverse proxy for model calls. It records both of its sides and changes
-// nothing on the way: neither bytes and headers, nor moments, nor the kind of a failure.
+// Package proxy is a reverse proxy for model calls. It records each of them and changes nothing
+// on the way: neither bytes and headers, nor moments, nor the kind of a failure.
+//
+// A model call is recorded once, where it is sent upstream: as the client itself would record it.
+// What only the serving side sees is that the client leaves. That cancels the call, with a cause
+// that says so.
 //
 // An agent has to find what it would have found without the proxy. A connection that breaks
 // upstream breaks in the same way towards the client: a reset as a reset, a closed
@@ -130,9 +134,9 @@ func New(config Config) (*Server, error) {
 		// One of nothing, since without any the global ones count.
 		propagators: propagation.NewCompositeTextMapPropagator(),
 	}
-	newTransport, newHandler := otelllm.NewTransport, otelllm.NewHandler
+	newTransport := otelllm.NewTransport
 	if s.llm != nil {
-		newTransport, newHandler = s.llm.NewTransport, s.llm.NewHandler
+		newTransport = s.llm.NewTransport
 	}
 	var sending http.RoundTripper = newTransport(s.transport)
 	if config.Retry {
@@ -152,11 +156,7 @@ func New(config Config) (*Server, error) {
 	if config.TrustTraceContext {
 		s.propagators = propagation.TraceContext{}
 	}
-	s.handler = newHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Without it net/http ends a request's body when the response begins.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-		proxy.ServeHTTP(&responseWriter{w, exchangeOf(r.Context())}, r)
-	}), otelllm.WithPropagators(s.propagators))
+	s.handler = proxy
 	return s, nil
 }
 

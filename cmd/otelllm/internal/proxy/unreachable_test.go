@@ -83,9 +83,7 @@ func TestUnreachable(t *testing.T) {
 					assert.Equal(t, rst, endOf(err))
 				}
 				asked := attributes(proxy.ended(t, oteltrace.SpanKindClient, 1)[0])
-				served := attributes(proxy.ended(t, oteltrace.SpanKindServer, 1)[0])
 				assert.NotEmpty(t, asked["llm.transport.cause"])
-				assert.Equal(t, asked["llm.transport.cause"], served["llm.transport.cause"], "%v", served)
 				require.NoError(t, proxy.end())
 				assert.Equal(t, []Failure{{Host: upstream.url.Host, Problem: upstream.problem, Unreachable: true}}, failures.list)
 			})

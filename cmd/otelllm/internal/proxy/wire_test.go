@@ -235,13 +235,46 @@ func TestClientGoes(t *testing.T) {
 				case <-time.After(patience):
 					t.Fatal("the upstream request goes on")
 				}
-				served := attributes(proxy.ended(t, oteltrace.SpanKindServer, 1)[0])
-				assert.Equal(t, "consumer", served["llm.abort.source"])
 				asking := attributes(proxy.ended(t, oteltrace.SpanKindClient, 1)[0])
 				assert.Equal(t, "consumer", asking["llm.abort.source"])
 				assert.NotContains(t, proxy.logs.String(), "upstream failed")
 			})
 		}
+	}
+}
+
+// A client that goes away while it sends its body has left: neither it nor the upstream is to blame.
+func TestClientGoesWhileItSends(t *testing.T) {
+	for _, kind := range []string{fin, rst} {
+		t.Run(kind, func(t *testing.T) {
+			asked, gone := make(chan struct{}), make(chan struct{})
+			up := serveRaw(t, func(_ *upstream, p *peer) {
+				_, _ = p.r.Peek(1)
+				close(asked)
+				_, _ = io.Copy(io.Discard, p.r)
+				close(gone)
+			})
+			proxy := start(t, up.url())
+			conn := dial(t, proxy.addr)
+			request := post(proxy.addr, "/v1/chat/completions")
+			_, err := io.WriteString(conn, request[:len(request)-10])
+			require.NoError(t, err)
+			<-asked
+			if kind == rst {
+				require.NoError(t, conn.SetLinger(0))
+			}
+			require.NoError(t, conn.Close())
+			select {
+			case <-gone:
+			case <-time.After(patience):
+				t.Fatal("the upstream request goes on")
+			}
+			span := attributes(proxy.ended(t, oteltrace.SpanKindClient, 1)[0])
+			assert.Equal(t, "consumer", span["llm.abort.source"])
+			assert.Equal(t, "cancelled", span["llm.stream.end"])
+			require.NoError(t, proxy.end())
+			assert.NotContains(t, proxy.logs.String(), "upstream failed")
+		})
 	}
 }
 

@@ -24,14 +24,13 @@ const (
 // handover gives ended spans to the classifier, in batches and in a goroutine of its own:
 // the end of a span does not wait for it.
 type handover struct {
-	service  string
-	engine   *engine.Engine
-	log      *slog.Logger
-	gatherer *gatherer     // of run alone
-	some     chan struct{} // the queue is not empty
-	full     chan struct{} // it has a batch
-	closing  chan struct{}
-	done     chan struct{} // closed when all has been handed over
+	service string
+	engine  *engine.Engine
+	log     *slog.Logger
+	some    chan struct{} // the queue is not empty
+	full    chan struct{} // it has a batch
+	closing chan struct{}
+	done    chan struct{} // closed when all has been handed over
 
 	mu    sync.Mutex
 	queue []*span // guarded by mu
@@ -40,7 +39,7 @@ type handover struct {
 
 func startHandover(ctx context.Context, service string, to *engine.Engine, log *slog.Logger) *handover {
 	h := &handover{
-		service: service, engine: to, log: log, gatherer: newGatherer(),
+		service: service, engine: to, log: log,
 		some: make(chan struct{}, 1), full: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	go h.run(context.WithoutCancel(ctx)) // until it is closed
@@ -95,9 +94,8 @@ func (h *handover) run(ctx context.Context) {
 		case <-h.closing:
 			closing = true
 		}
-		h.give(ctx, h.gatherer.gather(h.take()))
+		h.give(ctx, h.take())
 	}
-	h.give(ctx, h.gatherer.rest())
 }
 
 // give makes OTLP of spans, and hands them over.

@@ -66,9 +66,7 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	}
 	s.context = trace.NewSpanContext(id)
 	s.attrs = append(*attributes.Get().(*[]attribute.KeyValue), config.Attributes()...) // which are the caller's
-	for _, l := range config.Links() {
-		s.AddLink(l)
-	}
+	s.links = config.Links()
 	return trace.ContextWithSpan(ctx, s), s
 }
 
@@ -107,19 +105,18 @@ type span struct {
 	tracer *tracer
 	kind   trace.SpanKind
 	start  time.Time
-	// The gatherer, which has the span once it has ended, may put it into another trace.
-	context, parent trace.SpanContext
 
 	mu sync.Mutex
 	// Everything below is guarded by mu until the span has ended, and does not change then.
-	recording bool
-	name      string
-	end       time.Time
-	status    codes.Code
-	message   string
-	attrs     []attribute.KeyValue // the last one of a key counts
-	events    []event
-	links     []trace.Link
+	context, parent trace.SpanContext
+	recording       bool
+	name            string
+	end             time.Time
+	status          codes.Code
+	message         string
+	attrs           []attribute.KeyValue // the last one of a key counts
+	events          []event
+	links           []trace.Link
 }
 
 // event is an event of a span.
@@ -139,7 +136,11 @@ func (s *span) change(f func()) {
 }
 
 // SpanContext implements trace.Span.
-func (s *span) SpanContext() trace.SpanContext { return s.context }
+func (s *span) SpanContext() trace.SpanContext {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.context
+}
 
 // TracerProvider implements trace.Span.
 func (s *span) TracerProvider() trace.TracerProvider { return s.tracer.provider }
@@ -178,11 +179,25 @@ func (s *span) SetAttributes(attrs ...attribute.KeyValue) {
 // AddEvent implements trace.Span.
 func (s *span) AddEvent(name string, options ...trace.EventOption) {
 	config := trace.NewEventConfig(options...)
-	s.change(func() { s.events = append(s.events, event{name, config.Timestamp(), config.Attributes()}) })
+	s.change(func() {
+		if s.events == nil {
+			s.events = make([]event, 0, 4) // those of a text answer
+		}
+		s.events = append(s.events, event{name, config.Timestamp(), config.Attributes()})
+	})
 }
 
-// AddLink implements trace.Span.
-func (s *span) AddLink(l trace.Link) { s.change(func() { s.links = append(s.links, l) }) }
+// AddLink implements trace.Span. A link of a request is to its run, which is known only once the
+// request's body has been read: until then the request has a trace of its own. Nothing of that
+// has left this process, so it becomes what it is: a child of the run.
+func (s *span) AddLink(l trace.Link) {
+	s.change(func() {
+		s.links = append(s.links, l)
+		if !s.parent.IsValid() {
+			s.parent, s.context = l.SpanContext, s.context.WithTraceID(l.SpanContext.TraceID())
+		}
+	})
+}
 
 // End implements trace.Span.
 func (s *span) End(options ...trace.SpanEndOption) {

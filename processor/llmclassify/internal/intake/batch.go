@@ -70,6 +70,7 @@ type found struct {
 	at    int // of the span in the call
 	size  int
 	item  *trace.Item // once Arrivals was called
+	last  bool        // see trace.Item
 }
 
 // scopeSpans is a ScopeSpans with LLM spans.

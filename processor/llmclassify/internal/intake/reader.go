@@ -19,6 +19,9 @@ type Reader struct {
 	origins  *origin.Table
 	tenants  *tenant.Set
 	verdicts incoming
+
+	// OneSource is Config.OneSource.
+	OneSource bool
 }
 
 // NewReader makes a reader. verdicts is a value of Config.IncomingVerdicts.
@@ -67,12 +70,14 @@ func (r *Reader) Read(now time.Time, caller *origin.Caller, td ptrace.Traces) *B
 					scope = &b.scopes[len(b.scopes)-1]
 				}
 				scope.n++
+				last := r.OneSource && head.Inferred && head.Requests.Observed()
+				head.Inferred = head.Inferred && !r.OneSource // no run of another source can be above it
 				size := trace.ItemSize + origin.SpanSize(span)
 				b.size += size
 				trace := b.traceOf(owner, id)
 				b.counts[trace]++
-				b.counted[trace] = b.counted[trace] || announces(&head)
-				b.found = append(b.found, found{span, head, by, from, trace, i, b.Spans + i, size, nil})
+				b.counted[trace] = b.counted[trace] || announces(&head) || last
+				b.found = append(b.found, found{span, head, by, from, trace, i, b.Spans + i, size, nil, last})
 			}
 			b.Spans += ss.Spans().Len()
 		}
@@ -87,7 +92,7 @@ var roles = [...]trace.Role{dialect.Request: trace.Request, dialect.Tool: trace.
 // fill writes a found span into its item.
 func (f *found) fill(it *trace.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
-	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
+	it.Role, it.Yields, it.Last = roles[f.head.Kind], f.head.Inferred, f.last
 	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
 	it.Start, it.End = trace.Clock(f.span.StartTimestamp()), trace.Clock(f.span.EndTimestamp())
 	if announces(&f.head) {

@@ -137,8 +137,9 @@ func (r *Releaser) releaseOne(ctx context.Context, release *trace.Release, out *
 // the run is forwarded; false for no ending.
 func (r *Releaser) JudgeWhole(release *trace.Release) (v telemetry.Ending, ok bool) {
 	r.Open(release)
-	d := r.judgeAndStamp(release, semconv.TriggerComplete)
-	return endingOf(release, &d, semconv.TriggerComplete)
+	trigger := TriggerOf[release.Reason]
+	d := r.judgeAndStamp(release, trigger)
+	return endingOf(release, &d, trigger)
 }
 
 // endingOf returns the ending to count for the run of a judged release; false if it is not due.

@@ -60,6 +60,8 @@ type Item struct {
 	// Yields: the run that the span is or names counts as a run only if no other LLM span is above it. Otherwise that run
 	// is a part, and its requests and tools belong to the run above.
 	Yields bool
+	// Last: the span is that of a run, and nothing of the run comes after it but requests that it announces.
+	Last bool
 	// Unexplained: spans of other services, which arrive later than the run's own, may explain the outcome. See
 	// Config.Explained.
 	Unexplained bool

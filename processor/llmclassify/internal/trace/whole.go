@@ -15,10 +15,13 @@ func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (rele
 		return nil, false
 	}
 	t := room.trace(a.Trace, b.age(now), len(a.Items))
-	size := 0
+	size, why := 0, Complete
 	for _, it := range a.Items {
 		t.add(it, t.began, t.began)
 		size += int(it.Size)
+		if it.Role == Run && !it.Announced.Known {
+			why = RunEnded
+		}
 	}
 	for _, r := range t.changed {
 		if r.span == nil || r.members.exceeds(r.span.Announced) || !b.named(t, r).meets(r.span.Announced) {
@@ -33,7 +36,7 @@ func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (rele
 	b.bytes += size
 	around, from := len(b.around), len(room.releases)
 	b.room = room
-	room.releases = b.sweep(t, t.began, Complete, room.releases, everything)
+	room.releases = b.sweep(t, t.began, why, room.releases, everything)
 	b.room = nil
 	b.around = b.around[:around] // all runs of the trace are released
 	return room.releases[from:], true
@@ -46,12 +49,14 @@ func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 		return false
 	}
 	late := b.judgedOnce(a.Trace)
+	last, served := false, false
 	for _, it := range a.Items {
-		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known || late(it) {
+		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known && !it.Last || late(it) {
 			return false
 		}
+		last, served = last || it.Last, served || it.Known.Server
 	}
-	return true
+	return !last || !served // what a gateway asks upstream for a request may end after it
 }
 
 // TakeBack forgets that a run of a whole trace was judged: its sender sends it again.
