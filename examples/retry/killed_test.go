@@ -29,7 +29,7 @@ import (
 
 // TestKilledSchedules plays schedules as [TestSchedules] does, to agents in processes of their own
 // that keep what they do in a store. SIGKILL ends them before a tool, within it, after it, and, of an
-// agent that executes calls as they arrive, within an answer. Whoever starts one again obeys the plan for
+// agent that executes calls as they arrive, within an answer. The next start obeys the plan for
 // what the store has. Nothing is paid twice, and each agent comes to its end.
 func TestKilledSchedules(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -46,7 +46,7 @@ func (r *Request) refused() bool {
 // redirected reports whether the answer is that the request has to be sent to another place.
 func (r *Request) redirected() bool {
 	switch r.Status {
-	case 301, 302, 303, 307, 308:
+	case 301, 302, 307, 308: // not 303, which follows work that was done
 		return true
 	default:
 		return false

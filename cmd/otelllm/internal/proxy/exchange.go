@@ -38,7 +38,7 @@ type exchange struct {
 	failure       error       // what the upstream did; nil: it did not fail
 	status        int         // of the response; 0: no response came
 	answered      bool        // the headers of the response have come
-	conn          *clientConn // upstream; nil: there is none so far
+	conn          *clientConn // upstream; nil before the first dial
 	informational int         // responses before the response
 	cut           bool        // the server is ending, and has cut this exchange
 	tunnel        *tunnel

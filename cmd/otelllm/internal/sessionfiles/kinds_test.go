@@ -114,8 +114,8 @@ func checkKind(t *testing.T, want *kind, all []turns.Judged) {
 	}
 }
 
-// TestLeftRunning: of a command that goes on in the background nobody says that it has ended, with
-// an output, before it has.
+// TestLeftRunning: a command that goes on in the background is not listed as ended, with an output, before its end is
+// recorded.
 func TestLeftRunning(t *testing.T) {
 	for name, agent := range map[string]string{"bash_left_killed_in_text": Claude, "shell_running_killed": Codex, "shell_background_killed": Qwen, "task_left_killed": OpenCode} {
 		raw, err := os.ReadFile(filepath.Join(kindsDir, agent, name+".jsonl"))
