@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,10 +42,11 @@ func TestKilledSchedules(t *testing.T) {
 		p := &play{r: r, anthropic: r.IntN(2) == 0, texts: r.IntN(2) == 0, faults: r.IntN(5), payments: 1 + r.IntN(3), ids: r.IntN(3)}
 		s := store{Dir: t.TempDir(), Anthropic: p.anthropic, Eager: r.IntN(3) == 0, Declared: r.IntN(2) == 0, Turns: r.IntN(2) == 0}
 		s.URL = m.add(fmt.Sprint("k", seed), p)
+		seeds := rand.New(rand.NewPCG(uint64(seed), 59)) // from here on r is the model's, which may still serve a killed agent
 		lives := 0
 		for over := false; !over; lives++ {
-			require.Less(t, lives, 100, "%+v does not come to an end\n%s", s, strings.Join(p.log, "\n"))
-			s.Seed = r.Uint64()
+			require.Less(t, lives, 100, "%+v does not come to an end\n%s", s, m.logOf(p))
+			s.Seed = seeds.Uint64()
 			switch out, code := s.start(t); code {
 			case 0:
 				over = true
@@ -54,7 +54,7 @@ func TestKilledSchedules(t *testing.T) {
 				killed++
 			case gaveUp: // a person starts it again
 			default:
-				t.Fatalf("%+v ended with %d: %s\n%s", s, code, out, strings.Join(p.log, "\n"))
+				t.Fatalf("%+v ended with %d: %s\n%s", s, code, out, m.logOf(p))
 			}
 		}
 		if lives > 1 {
@@ -62,7 +62,7 @@ func TestKilledSchedules(t *testing.T) {
 		}
 		paid := s.lines("paid")
 		slices.Sort(paid)
-		require.Len(t, slices.Compact(slices.Clone(paid)), len(paid), "%+v paid %v\n%s", s, paid, strings.Join(p.log, "\n"))
+		require.Len(t, slices.Compact(slices.Clone(paid)), len(paid), "%+v paid %v\n%s", s, paid, m.logOf(p))
 		require.Len(t, paid, p.payments)
 		for _, question := range s.lines("asked") {
 			asked++

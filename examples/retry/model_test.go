@@ -65,6 +65,13 @@ func (m *model) add(name string, p *play) string {
 	return m.URL + "/" + name
 }
 
+// logOf returns the log of a schedule whose agent may still have an open request.
+func (m *model) logOf(p *play) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(p.log, "\n")
+}
+
 // client sends the requests of a schedule. Some go to an address that refuses them.
 type client struct {
 	*model
