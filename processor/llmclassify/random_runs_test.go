@@ -379,17 +379,17 @@ func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes
 // here and no process is killed. The tree knows what is within what.
 func TestSafeRunsOfRandomTrees(t *testing.T) {
 	judged := 0
-	for seed := range uint64(3000 / race.Every(5)) {
+	for seed := range uint64(3000 / race.Every(20)) {
 		judged += judgeTree(t, seed)
 	}
-	require.Greater(t, judged, 1500/race.Every(5), "runs that are safe to repeat")
+	require.Greater(t, judged, 1500/race.Every(20), "runs that are safe to repeat")
 }
 
 // Of the runs that are truly safe to repeat nine of ten are called so, where all spans come in the end: in any
 // order, and in calls with pauses between them.
 func TestMostSafeRunsAreCalledSafe(t *testing.T) {
 	truly, called := 0, 0
-	for seed := range uint64(1000 / race.Every(5)) {
+	for seed := range uint64(1000 / race.Every(20)) {
 		t.Run("seed "+strconv.FormatUint(seed, 10), func(t *testing.T) { // what it takes goes with it
 			g := newRunTree(seed)
 			for i := range g.spans {

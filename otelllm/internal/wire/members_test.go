@@ -270,7 +270,7 @@ func TestManyMembers(t *testing.T) {
 		for _, value := range []string{`"x"`, `{}`, strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50)} {
 			var b strings.Builder
 			b.WriteString(k.body)
-			for i := range 10_000 / race.Every(8) {
+			for i := range 10_000 / race.Every(20) {
 				fmt.Fprintf(&b, `,"m%d":%s`, i, value)
 			}
 			body := []byte(b.String() + "}")

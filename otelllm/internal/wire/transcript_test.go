@@ -380,7 +380,7 @@ func (g bodyMaker) writeTo(b *bytes.Buffer, v any, name string) {
 // Whatever a request has, its transcript has the same as the decoded body, however it is
 // written, and different requests have different hashes.
 func TestTranscriptOfGeneratedBodies(t *testing.T) {
-	n := 2000 / race.Every(8)
+	n := 2000 / race.Every(20)
 	if testing.Short() {
 		n = 300
 	}
