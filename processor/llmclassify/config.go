@@ -95,7 +95,8 @@ type Config struct {
 
 	// Embedded says that no sender outlives the processor, and that none has sent anything
 	// before its start: it is a part of the program whose spans it judges, or judges a
-	// recording. What is missing at its shutdown never was. Programs set it; it is no option.
+	// recording. What is missing at its shutdown never was. Its next consumer is of the same
+	// program, and refuses no spans. Programs set it; it is no option.
 	Embedded bool `mapstructure:"-"`
 
 	// OneSource says that all spans come from one process, in the order in which they end, and

@@ -36,6 +36,7 @@ type Forwarder struct {
 	clock     clock.Clock
 	telemetry *telemetry.Telemetry
 	store     *journal.Store
+	copies    bool // of each parcel: the next consumer may change spans that it refuses
 
 	Queue   []Parcel
 	size    int           // of queue, in bytes
@@ -43,9 +44,10 @@ type Forwarder struct {
 	retryAt time.Time     // when queue is not empty
 }
 
-// New makes a forwarder to the next consumer, which records accepted spans in the store.
-func New(next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, s *journal.Store) *Forwarder {
-	return &Forwarder{next: next, clock: c, telemetry: t, store: s}
+// New makes a forwarder to the next consumer, which records accepted spans in the store. With copies it keeps each parcel
+// as it is before it is sent, for a next consumer that may change spans and then refuse them.
+func New(next consumer.Traces, c clock.Clock, t *telemetry.Telemetry, s *journal.Store, copies bool) *Forwarder {
+	return &Forwarder{next: next, clock: c, telemetry: t, store: s, copies: copies}
 }
 
 // Bytes is the memory of the parcels that wait to be sent again.
@@ -97,7 +99,9 @@ func (f *Forwarder) try(ctx context.Context, p Parcel) (left Parcel, err error) 
 }
 
 func (f *Forwarder) forward(ctx context.Context, p Parcel) (left Parcel, err error) {
-	p.encode() // next, or a consumer behind it that mutates spans, may have changed refused spans
+	if f.copies { // next, or a consumer behind it that mutates spans, may change refused spans
+		p.encode()
+	}
 	if err := p.decode(); err != nil {
 		f.telemetry.ForwardFailed(ctx, p.Spans, true)
 		f.telemetry.Flow.Gone(p.Spans - p.Added)

@@ -82,7 +82,7 @@ func newLane(p *Pool, t *tenant.Tenant, n int, wake func()) *Lane {
 	l := &Lane{
 		Pool:      p,
 		tenant:    t,
-		Forwarder: forward.New(p.next, p.Clock, p.Telemetry, p.Store),
+		Forwarder: forward.New(p.next, p.Clock, p.Telemetry, p.Store, !p.Embedded),
 		evidence:  trace.NewEvidence(p.MaxHold, factBytes/16),
 		unpacked:  packQueue{epoch: p.Clock.Now()},
 		Inbox:     newInbox(p.MaxHeldBytes, wake),
