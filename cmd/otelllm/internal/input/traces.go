@@ -1,13 +1,10 @@
 package input
 
 import (
-	"fmt"
 	"iter"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-
-	"github.com/otelllm/otelllm-go/cmd/otelllm/backend"
 )
 
 // Trace is everything in the input about one trace.
@@ -74,21 +71,8 @@ func (c *Traces) addScope(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) {
 	}
 }
 
-// Has reports whether a span is here.
-func (c *Traces) Has(trace pcommon.TraceID, span pcommon.SpanID) bool {
-	return c.known[spanKey{trace, span}]
-}
-
 // Trace returns the trace with this id, or nil.
 func (c *Traces) Trace(id pcommon.TraceID) *Trace { return c.index[id] }
-
-// Only returns the trace with this id alone.
-func (c *Traces) Only(id pcommon.TraceID) ([]*Trace, error) {
-	if t := c.index[id]; t != nil {
-		return []*Trace{t}, nil
-	}
-	return nil, fmt.Errorf("trace %s is not in the input: %w", id, backend.ErrNotFound)
-}
 
 // All yields the spans of the trace.
 func (t *Trace) All() iter.Seq[ptrace.Span] {
