@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type exchange struct {
 	closes bool // a failure to connect is a close for the client
 	late   bool // the body did not come in time, for which net/http cancels the request's context
 	abort  func(source otelllm.AbortSource, reason string)
+
+	recorded io.ReadCloser // the body of the response, with its recording; nil: no response came
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -87,9 +90,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.reset()
 		panic(http.ErrAbortHandler)
 	}
+	out := &responseWriter{ResponseWriter: w, exchange: x}
 	returned := false
 	defer func() { //nolint:contextcheck // it is the client's context that matters
 		if !returned {
+			_ = out.FlushError()
 			s.breakOff(r.Context(), x)
 		}
 		s.reportFailure(x)
@@ -97,7 +102,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	// Without it net/http ends a request's body when the response begins.
 	_ = x.client.EnableFullDuplex()
-	s.handler.ServeHTTP(&responseWriter{w, x}, served)
+	s.handler.ServeHTTP(out, served)
 	returned = true
 }
 
@@ -241,6 +246,7 @@ func rewrite(r *httputil.ProxyRequest) {
 // modifyResponse prepares the response of an upstream for the client.
 func (s *Server) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
+	x.recorded = resp.Body
 	x.mu.Lock()
 	x.status = resp.StatusCode
 	x.mu.Unlock()
@@ -259,6 +265,9 @@ type responseWriter struct {
 	http.ResponseWriter
 
 	exchange *exchange
+	// waiting: the headers wait for the first bytes of a body whose length they say, which mostly come together with
+	// them. ReverseProxy flushes them after headerWait, and ServeHTTP if the body breaks off.
+	waiting bool
 }
 
 // Unwrap is for http.ResponseController.
@@ -279,9 +288,38 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 	w.ResponseWriter.WriteHeader(status)
 	if status >= 200 {
-		// Before the body, which may break off at once.
-		_ = http.NewResponseController(w.ResponseWriter).Flush()
+		w.waiting = true
+		if length, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64); length <= 0 {
+			_ = w.FlushError()
+		}
 	}
+}
+
+// Write passes a piece of the response on at once. If it cannot, the answer is not whole for the client, even if
+// the piece was the last one.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.waiting = false
+	n, err := w.ResponseWriter.Write(p)
+	if err == nil {
+		err = http.NewResponseController(w.ResponseWriter).Flush()
+	}
+	if err != nil {
+		if body, ok := w.exchange.recorded.(interface{ Undelivered() }); ok {
+			body.Undelivered()
+		}
+		w.exchange.clientLeft()
+	}
+	return n, err
+}
+
+// FlushError is for ReverseProxy: it flushes after each Write, which has done so, and where the body keeps its
+// headers waiting.
+func (w *responseWriter) FlushError() error {
+	if !w.waiting {
+		return nil
+	}
+	w.waiting = false
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // Hijack implements http.Hijacker: a tunnel sees what the client sends and gets.
