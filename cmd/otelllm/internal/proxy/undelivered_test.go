@@ -74,3 +74,54 @@ func TestUndelivered(t *testing.T) {
 		})
 	}
 }
+
+// The same holds for a WebSocket: a message that its client did not get does not end the answer, and one that it got
+// does, however soon it leaves.
+func TestUndeliveredMessage(t *testing.T) {
+	frame := func(text string) string {
+		if len(text) < 126 {
+			return "\x81" + string(rune(len(text))) + text
+		}
+		return "\x81\x7e" + string([]byte{byte(len(text) >> 8), byte(len(text))}) + text
+	}
+	const created = `{"type":"response.created","response":{"id":"resp_1","status":"in_progress","model":"gpt-5"}}`
+	const completed = `{"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hel"}]}]}}`
+	for name, leavesBefore := range map[string]bool{"left before": true, "left after": false} {
+		t.Run(name, func(t *testing.T) {
+			gone := make(chan struct{})
+			up := serveRaw(t, func(_ *upstream, p *peer) {
+				acceptRaw(p)
+				_, _ = p.r.ReadByte() // the request
+				p.send(frame(created))
+				if leavesBefore {
+					<-gone
+				}
+				p.send(frame(completed))
+				_, _ = io.Copy(io.Discard, p.r)
+			})
+			proxy := start(t, up.url())
+			conn := dial(t, proxy.addr)
+			request := `{"type":"response.create","model":"gpt-5","input":[{"role":"user","content":"hi"}]}`
+			_, err := io.WriteString(conn, handshake+"\x81"+string([]byte{0x80 | byte(len(request))})+"\x00\x00\x00\x00"+request)
+			require.NoError(t, err)
+			last := frame(completed)
+			if leavesBefore {
+				last = frame(created)
+			}
+			for r, read := bufio.NewReader(conn), []byte{}; !strings.HasSuffix(string(read), last); {
+				c, err := r.ReadByte()
+				require.NoError(t, err)
+				read = append(read, c)
+			}
+			require.NoError(t, conn.SetLinger(0))
+			require.NoError(t, conn.Close())
+			close(gone)
+			got := attributes(proxy.ended(t, oteltrace.SpanKindClient, 1)[0])
+			if leavesBefore {
+				assert.Equal(t, "consumer_closed", got[string(semconv.StreamEndKey)])
+			} else {
+				assert.Equal(t, "terminal_event", got[string(semconv.StreamEndKey)])
+			}
+		})
+	}
+}
