@@ -24,7 +24,7 @@ type recording struct {
 }
 
 // newRecording returns the recording of the WebSocket that resp opens.
-func (s *Server) newRecording(x *exchange, resp *http.Response) *recording {
+func (s *Server) newRecording(resp *http.Response) *recording {
 	r := &recording{}
 	req := resp.Request
 	switch {

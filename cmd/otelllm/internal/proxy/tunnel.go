@@ -51,7 +51,7 @@ func (s *Server) openTunnel(x *exchange, resp *http.Response) error {
 	}
 	t.exchange, t.ctx, t.record = x, resp.Request.Context(), &recording{}
 	if strings.EqualFold(resp.Header.Get("Upgrade"), "websocket") {
-		t.record = s.newRecording(x, resp)
+		t.record = s.newRecording(resp)
 	}
 	resp.Body = &upstreamSide{ReadWriteCloser: conn, tunnel: t}
 	return nil
