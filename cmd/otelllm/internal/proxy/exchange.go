@@ -25,7 +25,6 @@ type exchange struct {
 	base   *url.URL    // the upstream
 	target *url.URL    // of the request
 	link   *link       // the client's connection
-	host   string      // that the client asked for
 	proto  int         // the major version of HTTP that the client speaks
 	sticky *stickyConn // the connection of the response, over HTTP/1; nil: not known
 	client *http.ResponseController
@@ -71,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, abort := otelllm.WithAbort(context.WithoutCancel(r.Context()))
 	defer abort(otelllm.AbortApplication, "served")
 	x := &exchange{
-		base: base, target: target(base, r, prefix), link: linkOf(ctx), host: r.Host, proto: r.ProtoMajor,
+		base: base, target: target(base, r, prefix), link: linkOf(ctx), proto: r.ProtoMajor,
 		client: http.NewResponseController(w), abort: abort,
 	}
 	defer context.AfterFunc(r.Context(), x.clientLeft)()
