@@ -47,7 +47,7 @@ func TestAgentsInTestdata(t *testing.T) {
 					require.NoError(t, err)
 					require.NoError(t, h.ConsumeTraces(t.Context(), td))
 				}
-				h.pass(t, 2*defaultMaxHold)
+				h.pass(t, 2*xMaxHold)
 				assert.Equal(t, want, statedOf(t, h.out()))
 				slices.Reverse(lines)
 			}

@@ -100,7 +100,7 @@ func TestAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			check(t, h, "in one call")
 			assert.Equal(t, telemetry.Load{}, h.Load())
 
@@ -121,11 +121,11 @@ func TestAloneBeneathWhatNeverComes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, span)
-			h.pass(t, defaultMaxHold-time.Millisecond)
+			h.pass(t, xMaxHold-time.Millisecond)
 			assert.Zero(t, h.out().SpanCount())
 			h.pass(t, time.Millisecond)
 			assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(spansOf(h.out())[spanID(2)]))
-			h.pass(t, defaultRunTimeout)
+			h.pass(t, xRunTimeout)
 			assert.Equal(t, 1, h.out().SpanCount())
 			noRuns(t, h)
 			assert.Equal(t, telemetry.Load{}, h.Load())
@@ -163,7 +163,7 @@ func TestRootIsJudgedAtOnce(t *testing.T) {
 	gateway.kind = ptrace.SpanKindServer
 	h.consume(t, empty)
 	assert.Empty(t, byTrace(3))
-	h.pass(t, defaultSettle-time.Millisecond)
+	h.pass(t, xSettle-time.Millisecond)
 	h.consume(t, gateway)
 	assert.Empty(t, byTrace(3))
 	h.pass(t, time.Millisecond)
@@ -193,15 +193,15 @@ func TestBeneathRootInEveryOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			together := newHarness(t, defaultConfig(), nil)
 			together.consume(t, spans...)
-			together.pass(t, defaultMaxHold)
+			together.pass(t, xMaxHold)
 			want := spansOf(together.out())
 			for _, order := range orders(len(spans)) {
 				h := newHarness(t, defaultConfig(), nil)
 				for _, i := range order {
 					h.consume(t, spans[i])
-					h.pass(t, defaultSettle+time.Second)
+					h.pass(t, xSettle+time.Second)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				out := spansOf(h.out())
 				require.Len(t, out, len(spans))
 				for _, s := range spans[1:] {
@@ -264,12 +264,12 @@ func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
 	ofTime, run := chatSpan(3, 97, 0.4, 1).finished("stop"), agentSpan(1, 98, 0, 3)
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, own, ofTime, run)
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	assert.Equal(t, semconv.RunOutcomeIncomplete, verdictOf(spansOf(h.out())[spanID(1)]).outcome, "with both")
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, ofTime, run)
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	assert.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(spansOf(h.out())[spanID(1)]).outcome, "it was all")
 
 	h = newHarness(t, defaultConfig(), nil)
@@ -301,14 +301,14 @@ func TestCallLacksItsAttempt(t *testing.T) {
 			served.kind = ptrace.SpanKindServer
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, served, limited)
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			assert.Equal(t, asks, verdictOf(spansOf(h.out())[spanID(4)]).safety, "a gateway's")
 			assert.Equal(t, safe, verdictOf(spansOf(h.out())[spanID(6)]).safety, "the gateway's attempt")
 
 			h = newHarness(t, defaultConfig(), nil)
 			run := runSpan(1, 0, 4, 1, 0).failed("429").in(gatewayService)
 			h.consume(t, run, call.under(1), limited)
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			assert.Equal(t, asks, verdictOf(spansOf(h.out())[spanID(1)]).safety, "a run")
 		})
 	}
@@ -355,7 +355,7 @@ func TestGatewayPassesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			assert.Equal(t, tt.want, safeties(h), "together")
 
 			h = newHarness(t, defaultConfig(), nil)
@@ -369,9 +369,9 @@ func TestGatewayPassesOn(t *testing.T) {
 				h := newHarness(t, defaultConfig(), nil)
 				for _, i := range order {
 					h.consume(t, tt.spans[i])
-					h.pass(t, defaultSettle/time.Duration(len(tt.spans)+1))
+					h.pass(t, xSettle/time.Duration(len(tt.spans)+1))
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				want, got := maps.Clone(tt.want), safeties(h)
 				if _, failed := want[4]; !failed && slices.Index(order, 0) < slices.Index(order, 1) {
 					want[6] = asks // late: a root that went well does not wait

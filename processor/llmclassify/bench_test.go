@@ -94,10 +94,9 @@ var benchMixes = []struct {
 	{"none", func(int) bool { return false }},
 }
 
-func newBenchProcessor(b *testing.B, next consumer.Traces) *classifier {
+func newBenchProcessor(b *testing.B, next consumer.Traces) *inside {
 	b.Helper()
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, clock.System{})
-	require.NoError(b, err)
+	p := newInside(b, processortest.NewNopSettings(metadata.Type), NewFactory().CreateDefaultConfig().(*Config), next, clock.System{})
 	require.NoError(b, p.Start(b.Context(), componenttest.NewNopHost()))
 	b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
 	return p
@@ -243,12 +242,11 @@ func BenchmarkClassifyRun(b *testing.B) {
 	for i := range 11 {
 		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), clock.System{})
-	require.NoError(b, err)
+	p := newInside(b, processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), clock.System{})
 	now := time.Now()
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))
 	td := tracesOf(b, specs...)
-	batch := p.reader.Read(now, nil, td)
+	batch := p.Reader.Read(now, nil, td)
 	arrivals := batch.Arrivals()
 	batch.Take(false)
 	s := p.Shards[0].Lane(p.Tenants.Others)

@@ -150,7 +150,7 @@ func TestDeepRun(t *testing.T) {
 		f.addRefused(pcommon.SpanID{}, 0, 2)
 		above := f.addChain(otherSpan(9, 1, 0, 1), depth, spanID(1), 0.3, 6)
 		inner.addShown(above, 1, 5)
-		assert.Equal(t, confirm, judgeCalls(t, defaultSettle/2, f.clone(), inner.clone())[1].safety, "%d, later", depth)
+		assert.Equal(t, confirm, judgeCalls(t, xSettle/2, f.clone(), inner.clone())[1].safety, "%d, later", depth)
 		inner.ResourceSpans().MoveAndAppendTo(f.ResourceSpans())
 		assert.Equal(t, confirm, judgeCalls(t, 0, f)[1].safety, depth)
 	}

@@ -80,7 +80,7 @@ func TestCodexTurn(t *testing.T) {
 					s.consume(t, h)
 				}
 			}
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			out := spansOf(h.out())
 			run := verdictOf(out[spanID(1)])
 			assert.Equal(t, c.outcome, run.outcome)
@@ -117,7 +117,7 @@ func TestCodexEmptyTurn(t *testing.T) {
 		}
 		s.consume(t, h)
 	}
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	run := verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.RunOutcomeFailed, run.outcome)
 	assert.Equal(t, semconv.ClassEmptyCompletion, run.class)

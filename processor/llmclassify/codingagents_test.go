@@ -67,7 +67,7 @@ func TestCodingAgents(t *testing.T) {
 			for _, s := range c.spans {
 				h.consume(t, s)
 			}
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			run := spansOf(h.out())[spanID(1)]
 			v := verdictOf(run)
 			assert.Equal(t, c.outcome, v.outcome)

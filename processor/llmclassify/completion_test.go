@@ -39,9 +39,9 @@ func TestRunAbandoned(t *testing.T) {
 		requestSpan(4, 1, 2, 40).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
 	}
 	h.consume(t, parts[:2]...)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	h.consume(t, parts[2])
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	before := h.out()
 	out := spansOf(before)
 	require.Len(t, out, 3)
@@ -49,7 +49,7 @@ func TestRunAbandoned(t *testing.T) {
 		assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(span), "nothing failed in it")
 	}
 	h.sink.Reset()
-	h.pass(t, defaultRunTimeout-defaultMaxHold-1)
+	h.pass(t, xRunTimeout-xMaxHold-1)
 	require.Empty(t, h.sink.AllTraces(), "it was heard of less than an hour ago")
 	h.pass(t, 1)
 
@@ -105,7 +105,7 @@ func verdicts(td ptrace.Traces) map[byte]verdict {
 func TestRunAbandonedAfterFailure(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2}))
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
 	spans := abandonedSpans(h.out())
 	require.Len(t, spans, 1)
 	v := verdictOf(spans[0])
@@ -119,7 +119,7 @@ func TestRunAbandonedAfterFailure(t *testing.T) {
 func TestParentNeverSeen(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 9, 0.1, 0.4).failed("RateLimitError"), chatSpan(3, 9, 0.5, 1).finished("stop"))
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
 	spans := abandonedSpans(h.out())
 	require.Len(t, spans, 1)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerRunExpired}, verdictOf(spans[0]))
@@ -131,7 +131,7 @@ func TestSeveralRunsExpire(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer), requestSpan(12, 11, 0.1, 1).answered("stop", answer))
 	for range 4 {
-		h.pass(t, defaultRunTimeout/2)
+		h.pass(t, xRunTimeout/2)
 		h.consume(t, requestSpan(12, 11, 3000, 3001).answered("stop", answer)) // sent again and again: a sign of life
 	}
 	spans := abandonedSpans(h.out())
@@ -251,7 +251,7 @@ func TestCompletion(t *testing.T) {
 					}
 					h.pass(t, 10*time.Millisecond)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				out := h.out()
 				require.Equal(t, sent, out.SpanCount(), "order %v", order)
 				found := map[byte]semconv.RunOutcome{}
@@ -266,7 +266,7 @@ func TestCompletion(t *testing.T) {
 				}
 				assert.Equal(t, tt.want, found, "order %v", order)
 				assert.Len(t, tt.want, judged, "once each, order %v", order)
-				h.pass(t, defaultRunTimeout)
+				h.pass(t, xRunTimeout)
 				assert.Empty(t, abandonedSpans(h.out()), "order %v", order)
 				assert.Equal(t, telemetry.Load{}, h.Load(), "order %v", order)
 			}
@@ -311,7 +311,7 @@ func orders(n int) (list [][]int) {
 func TestRetryAfterLongBackOff(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").with(semconv.RetryAfter(540)))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdictOf(spansOf(h.out())[spanID(2)])
 	assert.Equal(t, semconv.CauseRateLimited, v.cause)
 	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
@@ -333,7 +333,7 @@ func TestLateBeneathWhatWasJudged(t *testing.T) {
 	assert.Equal(t, early(semconv.TriggerLate), got[6])
 	assert.Equal(t, semconv.TriggerLate, got[7].trigger)
 	assert.Equal(t, semconv.CauseMaxOutputTokens, got[7].cause)
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
 	assert.Empty(t, abandonedSpans(h.out()), "a run is judged once")
 }
 
@@ -341,8 +341,8 @@ func TestLateBeneathWhatWasJudged(t *testing.T) {
 func TestLaggingShard(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
-	h.clock.advance(defaultMaxHold)
-	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
+	h.clock.advance(xMaxHold)
+	require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
 	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
 	for h.Shards[0].Turn(t.Context()) {
 	}

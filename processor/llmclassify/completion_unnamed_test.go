@@ -158,7 +158,7 @@ func TestCompletionUnnamed(t *testing.T) {
 					}
 					h.pass(t, 10*time.Millisecond)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				require.Equal(t, sent, h.out().SpanCount(), "order %v", order)
 				runs := 0
 				found := map[byte]string{}
@@ -177,7 +177,7 @@ func TestCompletionUnnamed(t *testing.T) {
 				})
 				require.Equal(t, tt.want, found, "order %v", order)
 				require.Equal(t, tt.runs, runs, "a run is judged once, order %v", order)
-				h.pass(t, defaultRunTimeout)
+				h.pass(t, xRunTimeout)
 				require.Empty(t, abandonedSpans(h.out()), "order %v", order)
 				require.Equal(t, telemetry.Load{}, h.Load(), "order %v", order)
 			}
@@ -200,14 +200,14 @@ func eachSpan(td ptrace.Traces, do func(ptrace.Span)) {
 func TestRetryAfterLongBackOffUnnamed(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 1, 0.1, 0.4).failed("RateLimitError").with(otelsemconv.HTTPResponseStatusCode(429)))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdictOf(spansOf(h.out())[spanID(2)])
 	assert.Equal(t, semconv.CauseRateLimited, v.cause)
 	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
 	h.pass(t, 15*time.Minute)
 	h.consume(t, chatSpan(3, 1, 930, 931).finished("stop"))
 	h.consume(t, agentSpan(1, 0, 0, 932))
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	v = verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.RunOutcomeRecovered, v.outcome)
 	assert.Equal(t, 1, v.recovered)
@@ -217,7 +217,8 @@ func TestRetryAfterLongBackOffUnnamed(t *testing.T) {
 // A run that lasts for hours is judged on all of its requests, as long as it is
 // heard of within run_timeout.
 func TestRunOfHours(t *testing.T) {
-	const requests, every = 6, defaultRunTimeout - defaultMaxHold
+	const requests = 6
+	every := xRunTimeout - xMaxHold
 	h := newHarness(t, defaultConfig(), nil)
 	for i := range requests {
 		id, from := byte(i+2), float64(i)*every.Seconds()
@@ -228,16 +229,16 @@ func TestRunOfHours(t *testing.T) {
 			r = r.answered("stop", answer)
 		}
 		h.consume(t, r)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		require.Contains(t, spansOf(h.out()), spanID(id), "its span is out within max_hold")
-		h.pass(t, every-defaultMaxHold)
+		h.pass(t, every-xMaxHold)
 	}
 	h.consume(t, runSpan(1, 0, requests*every.Seconds(), requests, 0))
 	span := spansOf(h.out())[spanID(1)]
 	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), verdictOf(span))
 	timeline, _ := span.Attributes().Get(string(semconv.RunTimelineKey))
 	assert.Contains(t, timeline.Slice().AsRaw(), "+17850.000s request 6: sent")
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
 	assert.Empty(t, abandonedSpans(h.out()))
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
@@ -245,7 +246,8 @@ func TestRunOfHours(t *testing.T) {
 // A run that is silent for longer than run_timeout is judged without its end, and that
 // once, however often it is heard of and silent again.
 func TestRunSilentAgainAndAgain(t *testing.T) {
-	const requests, every = 8, defaultRunTimeout + defaultMaxHold
+	const requests = 8
+	every := xRunTimeout + xMaxHold
 	h := newHarness(t, defaultConfig(), nil)
 	for i := range requests {
 		id, from := byte(i+2), float64(i)*every.Seconds()
@@ -258,7 +260,7 @@ func TestRunSilentAgainAndAgain(t *testing.T) {
 	}
 	h.consume(t, runSpan(1, 0, requests*every.Seconds(), requests, 0))
 	assert.Equal(t, early(semconv.TriggerLate), verdictOf(spansOf(h.out())[spanID(1)]))
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	assert.Len(t, abandonedSpans(h.out()), 1)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }

@@ -77,15 +77,14 @@ func TestConcurrent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := createDefaultConfig().(*Config)
+			cfg := NewFactory().CreateDefaultConfig().(*Config)
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
 			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
 			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
 			metrics := componenttest.NewTelemetry()
 			set := processortest.NewNopSettings(metadata.Type)
 			set.TelemetrySettings = metrics.NewTelemetrySettings()
-			p, err := newClassifier(set, cfg, next, hurriedClock{began: time.Now()})
-			require.NoError(t, err)
+			p := newInside(t, set, cfg, next, hurriedClock{began: time.Now()})
 			d := newDisk()
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
 
@@ -163,7 +162,7 @@ func (t hurriedTimer) Reset(d time.Duration) { t.Timer.Reset(d / 1000) }
 
 // sendRuns sends runs in calls of some spans each, again as long as a call is
 // refused, and counts what was acknowledged.
-func sendRuns(t *testing.T, p *classifier, sender uint64, runs int, sent map[spanKey]int) {
+func sendRuns(t *testing.T, p *inside, sender uint64, runs int, sent map[spanKey]int) {
 	r := rand.New(rand.NewPCG(sender, 3)) //nolint:gosec // repeatable
 	var waiting []spanSpec
 	traceOf := func(run int) byte { return byte(run + 1) }

@@ -48,7 +48,7 @@ func damagedDisk(t *testing.T) *disk {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)) // entry 0: goes, its run is open
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	h.consume(t, finishedRun(2)[0]) // entry 1: done
 	h.consume(t, finishedRun(2)[1])
 	h.consume(t, requestSpan(2, 1, 31, 32).answered("stop", answer).of(3), requestSpan(3, 1, 32, 33).answered("stop", answer)) // entry 3: held
@@ -71,9 +71,8 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 			t.Helper()
 			sink := new(consumertest.TracesSink)
 			clock := newManualClock()
-			clock.advance(defaultMaxHold)
-			p, err := newClassifier(settings, cfg, sink, clock)
-			require.NoError(t, err)
+			clock.advance(xMaxHold)
+			p := newInside(t, settings, cfg, sink, clock)
 			host := hostWith{id: d}
 			if lists {
 				host = hostWith{id: listingDisk{d}}

@@ -24,8 +24,8 @@ func TestExchangeExplains(t *testing.T) {
 		"with":             {{request, broken, run}},
 		"after":            {{request}, {broken}, {run}},
 		"after everything": {{request, run}, {broken}},
-		"the last of two":  {{httpSpan(7, 1.1).at(0.2), broken.at(1.2)}, {request, run}},
-		"either way round": {{broken.at(1.2)}, {httpSpan(7, 1.1).at(0.2)}, {request, run}},
+		"the last of two":  {{startedAt(httpSpan(7, 1.1), 0.2), startedAt(broken, 1.2)}, {request, run}},
+		"either way round": {{startedAt(broken, 1.2)}, {startedAt(httpSpan(7, 1.1), 0.2)}, {request, run}},
 	} {
 		for _, shards := range []int{1, 3} {
 			cfg := defaultConfig()
@@ -44,7 +44,7 @@ func TestExchangeExplains(t *testing.T) {
 					h.clock.advance(20 * time.Second)
 				}
 			}
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			v := verdictOf(spansOf(h.out())[spanID(2)])
 			assert.Equal(t, semconv.ClassStreamInterrupted, v.class, name)
 			assert.Equal(t, semconv.CauseConnectionReset, v.cause, name)
@@ -54,16 +54,16 @@ func TestExchangeExplains(t *testing.T) {
 	}
 }
 
-func (s spanSpec) at(from float64) spanSpec { s.from = from; return s }
+func startedAt(s spanSpec, from float64) spanSpec { s.from = from; return s }
 
 // Facts that are kept have the exchange in them.
 func TestExchangeOfSpanThatWent(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 1, 0.1, 2).streaming().failed(""), httpSpan(8, 2).failed("ECONNRESET"))
-	h.pass(t, 3*defaultMaxHold)
+	h.pass(t, 3*xMaxHold)
 	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(2)]).cause)
 	h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause)
 }
 
@@ -77,7 +77,7 @@ func TestEvidenceIsSymmetric(t *testing.T) {
 	run := agentSpan(1, 0, 0, 3).failed("")
 	together := newHarness(t, defaultConfig(), nil)
 	together.consume(t, refused, answered, request, run)
-	together.pass(t, defaultSettle)
+	together.pass(t, xSettle)
 	want := verdictOf(spansOf(together.out())[spanID(2)])
 	require.NotEqual(t, semconv.CauseRateLimited, want.cause)
 	require.NotEqual(t, safe, want.safety)
@@ -92,7 +92,7 @@ func TestEvidenceIsSymmetric(t *testing.T) {
 		for _, call := range calls {
 			h.consume(t, call...)
 		}
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		assert.Equal(t, want, verdictOf(spansOf(h.out())[spanID(2)]), name)
 		assert.Equal(t, want.cause, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
 	}
@@ -113,7 +113,7 @@ func TestEvidenceOfTheSameTime(t *testing.T) {
 				h.consume(t, calls[0], calls[1], request)
 			}
 			h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			verdicts = append(verdicts, verdictOf(spansOf(h.out())[spanID(2)]))
 		}
 	}
@@ -133,12 +133,12 @@ func TestEvidenceIsBoundedAndForgotten(t *testing.T) {
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
 	assert.Positive(t, h.Load().Evidence)
 	for trace := range byte(3) {
-		h.clock.advance(defaultMaxHold)
+		h.clock.advance(xMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+3))
 	}
 	kept := h.Load().Evidence
 	for trace := range byte(10) {
-		h.clock.advance(defaultMaxHold)
+		h.clock.advance(xMaxHold)
 		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+6))
 	}
 	assert.Equal(t, kept, h.Load().Evidence, "those of before are forgotten")

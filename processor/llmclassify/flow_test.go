@@ -22,7 +22,7 @@ type whereHeld struct{ inbox, buffer, pending, queue int }
 func (w *whereHeld) sum() int { return w.inbox + w.buffer + w.pending + w.queue }
 
 // countHeld looks for all spans of traces that the processor has. Nothing may work meanwhile.
-func countHeld(p *classifier, spans map[spanKey]bool) (n whereHeld) {
+func countHeld(p *inside, spans map[spanKey]bool) (n whereHeld) {
 	for _, s := range p.Shards {
 		for l := range s.All {
 			for _, d := range l.Inbox.List {
@@ -76,7 +76,7 @@ func (a *agent) send(t *testing.T, h *harness) {
 		if a.random.IntN(2) == 0 { // else the newest run comes in one call
 			a.random.Shuffle(len(a.waiting), func(i, j int) { a.waiting[i], a.waiting[j] = a.waiting[j], a.waiting[i] })
 		}
-		_ = h.classifier.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2).of(a.runs)))
+		_ = h.inside.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2).of(a.runs)))
 		n := min(a.random.IntN(6)+1, len(a.waiting))
 		call := a.waiting[len(a.waiting)-n:]
 		td := tracesOf(t, call...)
@@ -87,7 +87,7 @@ func (a *agent) send(t *testing.T, h *harness) {
 			span.SetTraceID(id)
 			keys = append(keys, spanKey{id, span.SpanID()})
 		}
-		_ = h.classifier.ConsumeTraces(t.Context(), td) // after an error some are held, and none come again
+		_ = h.inside.ConsumeTraces(t.Context(), td) // after an error some are held, and none come again
 		a.waiting = a.waiting[:len(a.waiting)-n]
 		for _, key := range keys {
 			a.taken[key] = true
@@ -122,7 +122,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 			}
 			var most whereHeld
 			for range 10 {
-				h.work(func() {
+				work(h, func() {
 					var sending sync.WaitGroup
 					for _, a := range agents {
 						sending.Go(func() { a.send(t, h) })
@@ -135,8 +135,8 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 						spans[key] = true
 					}
 				}
-				found := countHeld(h.classifier, spans)
-				require.Equal(t, found.sum(), h.classifier.Telemetry.Flow.Now().Held, "%+v", found)
+				found := countHeld(h.inside, spans)
+				require.Equal(t, found.sum(), h.inside.Telemetry.Flow.Now().Held, "%+v", found)
 				require.Equal(t, int64(found.sum()), addsUp(t, h.telemetry)["held"])
 				most = whereHeld{max(most.inbox, found.inbox), max(most.buffer, found.buffer), max(most.pending, found.pending), max(most.queue, found.queue)}
 				h.clock.advance(3 * time.Second)
@@ -146,13 +146,13 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 			assert.Positive(t, most.queue)
 			next.works = true
 			require.NoError(t, h.Shutdown(t.Context()))
-			assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+			assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
 		})
 	}
 }
 
 // work lets the shards work while something is done, each in its own goroutine.
-func (h *harness) work(do func()) {
+func work(h *harness, do func()) {
 	stop := make(chan struct{})
 	var shards sync.WaitGroup
 	for _, s := range h.Shards {

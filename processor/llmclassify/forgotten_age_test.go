@@ -42,7 +42,7 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 				run[0] = runSpan(1, 1, 60, 1, 0).failed("429")
 			}
 			h.consume(t, run...)
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			assert.Equal(t, confirm, verdicts(h.out())[1].safety, "%s, %s", name, start)
 		}
 	}
@@ -70,7 +70,7 @@ func TestLongRunOfABusySite(t *testing.T) {
 	}
 	end := h.clock.Now().Sub(t0).Seconds()
 	h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, end-3700, end, 1, 0).failed("429"))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdicts(h.out())[1]
 	assert.Equal(t, safe, v.safety, "%v", v)
 }

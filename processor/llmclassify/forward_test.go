@@ -91,7 +91,7 @@ func TestOthersRefused(t *testing.T) {
 		h := newHarness(t, defaultConfig(), next)
 		run := finishedRun(1)
 		h.consume(t, run[0])
-		err := h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2)))
+		err := h.inside.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2)))
 		require.Equal(t, tt.err, err, name)
 		next.fail = nil
 		h.settle(t.Context())
@@ -278,8 +278,7 @@ func TestShutdownWithFailingNext(t *testing.T) {
 // the time gets everything in the end.
 func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	next := &flakyNext{fail: down}
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
-	require.NoError(t, err)
+	p := newInside(t, processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
 	spans := 0
 	for i := range 10 { // each a call of its own
 		f := p.Shards[0].Lane(p.Tenants.Others).Forwarder
@@ -299,8 +298,7 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	assert.Equal(t, forward.LastTries*spans, next.tries)
 
 	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
-	p, err = newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
-	require.NoError(t, err)
+	p = newInside(t, processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
 	for _, span := range finishedRun(1) {
 		require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, span)))
 	}
@@ -325,6 +323,7 @@ func TestForwardWithoutCaller(t *testing.T) {
 
 // A shutdown ends with its context, whatever the next consumer does.
 func TestShutdownHonoursItsDeadline(t *testing.T) {
+	const grace = time.Second // that it has after the end of the context
 	for name, heeds := range map[string]bool{"a next consumer that heeds its context": true, "one that does not": false} {
 		for _, started := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, started: %v", name, started), func(t *testing.T) {
@@ -345,8 +344,7 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 				})
 				require.NoError(t, err)
 				clock := newManualClock()
-				p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, clock)
-				require.NoError(t, err)
+				p := newInside(t, processortest.NewNopSettings(metadata.Type), defaultConfig(), next, clock)
 				if started {
 					require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 				}
@@ -364,7 +362,7 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 				}
 				require.Eventually(t, func() bool { return clock.waitsUntil(t0.Add(grace)) }, 10*time.Second, time.Millisecond)
 				clock.advance(grace)
-				require.ErrorIs(t, <-done, errStuck)
+				require.ErrorContains(t, <-done, "the next consumer does not return")
 			})
 		}
 	}

@@ -183,7 +183,7 @@ func TestFrameworks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, tt.spans)))
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			out := h.out()
 			require.Equal(t, len(tt.spans), out.SpanCount())
 			got := says{}
@@ -199,7 +199,7 @@ func TestFrameworks(t *testing.T) {
 			for i := range tt.spans {
 				require.NoError(t, apart.ConsumeTraces(t.Context(), framedTraces(t, tt.spans[len(tt.spans)-1-i:len(tt.spans)-i])))
 			}
-			apart.pass(t, defaultMaxHold)
+			apart.pass(t, xMaxHold)
 			later := says{}
 			for id, span := range spansOf(apart.out()) {
 				if v := saidOf(span); v != (said{}) {

@@ -84,7 +84,7 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	want.add(td, 1)
 
 	for i, call := range splitTraces(td, int(seed/4%4)+1) {
-		if seed/8%2 == 0 || h.isRefused(t, call) {
+		if seed/8%2 == 0 || isRefused(t, h, call) {
 			require.NoError(t, h.ConsumeTraces(t.Context(), call))
 		}
 		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
@@ -119,7 +119,7 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 
 // isRefused sends a copy of a call whose sender does not wait. It reports whether the call has
 // to be sent again.
-func (h *harness) isRefused(t *testing.T, call ptrace.Traces) bool {
+func isRefused(t *testing.T, h *harness, call ptrace.Traces) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -48,7 +48,7 @@ func TestGatewayAfterTheRunWasJudged(t *testing.T) {
 	} {
 		for _, order := range orders(len(spans)) {
 			for calls, step := range map[string]time.Duration{
-				"in one call": -1, "at once": 0, "after a while": time.Second, "after they were held": defaultMaxHold,
+				"in one call": -1, "at once": 0, "after a while": time.Second, "after they were held": xMaxHold,
 			} {
 				disk := newDisk()
 				h := newHarnessOn(t, disk, withRunTimeout(2*time.Minute), nil, t0)
@@ -135,7 +135,7 @@ func TestLateSpansOfOthersDoNotCount(t *testing.T) {
 	late := func(spans ...spanSpec) int64 {
 		h := newHarness(t, defaultConfig(), nil)
 		h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 2).finished("stop"), httpClient(20, 2, 0.1, 1))
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		h.consume(t, spans...)
 		for _, s := range spans {
 			assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(s.id)]).trigger)

@@ -88,7 +88,7 @@ func TestGatewaySpansInAnyOrder(t *testing.T) {
 				h := newHarness(t, defaultConfig(), nil)
 				for _, call := range calls {
 					h.consume(t, call...)
-					h.pass(t, defaultSettle/time.Duration(len(calls)+1))
+					h.pass(t, xSettle/time.Duration(len(calls)+1))
 				}
 				out := spansOf(h.out())
 				require.Contains(t, out, spanID(1), "it goes out as soon as it is explained")
@@ -97,7 +97,7 @@ func TestGatewaySpansInAnyOrder(t *testing.T) {
 				assert.Equal(t, want, verdictOf(out[spanID(2)]))
 				assert.Equal(t, want.on(semconv.RunOutcomeFailed), verdictOf(out[spanID(1)]))
 
-				h.pass(t, defaultMaxHold) // the gateway's wait for their own run, where they have one
+				h.pass(t, xMaxHold) // the gateway's wait for their own run, where they have one
 				out = spansOf(h.out())
 				if order == "after" {
 					checkGolden(t, "19_gateway_"+strings.ReplaceAll(name, " ", "_"), tracesOf(t, append(append([]spanSpec{}, agent...), gateway...)...), h.out())
@@ -113,10 +113,10 @@ func TestGatewaySpansInAnyOrder(t *testing.T) {
 func TestUnexplainedRunSettles(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 2).answered("stop", counts{}), runSpan(1, 0, 3, 1, 0))
-	h.pass(t, defaultSettle/2)
+	h.pass(t, xSettle/2)
 	h.consume(t, requestSpan(12, 11, 0.1, 2).answered("stop", answer), runSpan(11, 0, 3, 1, 0)) // another run, which explains nothing
 	require.Len(t, spansOf(h.out()), 2)
-	h.pass(t, defaultSettle/2-1)
+	h.pass(t, xSettle/2-1)
 	require.Len(t, spansOf(h.out()), 2)
 	h.pass(t, 1)
 	out := spansOf(h.out())
@@ -138,7 +138,7 @@ func TestGatewayCancelled(t *testing.T) {
 			with(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())).under(6),
 	)...)
 	require.Empty(t, h.sink.AllTraces())
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	assert.Equal(t, semconv.CauseNoContent, verdictOf(spansOf(h.out())[spanID(1)]).cause)
 }
 

@@ -74,7 +74,7 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 				for _, call := range calls {
 					h.consume(t, call...)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				out := spansOf(h.out())
 				for _, id := range []byte{2, 1} {
 					v := verdictOf(out[spanID(id)])
@@ -113,7 +113,7 @@ func TestWhatAGatewayAnsweredAndWhy(t *testing.T) {
 	} {
 		h := newHarness(t, defaultConfig(), nil)
 		h.consume(t, append(beneath(), tt.agents, runSpan(1, 0, 3, 1, 0))...)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		out := spansOf(h.out())
 		for _, id := range []byte{2, 1} {
 			attrs := out[spanID(id)].Attributes()

@@ -253,12 +253,12 @@ func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits trace.Limits, spans 
 	return h
 }
 
-// isLLM reports whether a span is an LLM span.
-func (s spanSpec) isLLM() bool {
+// isLLMSpan reports whether a span is an LLM span.
+func isLLMSpan(s spanSpec) bool {
 	return slices.ContainsFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == otelsemconv.GenAIOperationNameKey })
 }
 
-func (s spanSpec) isInferred() bool {
+func isInferred(s spanSpec) bool {
 	return slices.ContainsFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunInferredKey })
 }
 
@@ -269,11 +269,11 @@ func beneathLLM(spans []spanSpec) (ids []pcommon.SpanID) {
 		of[s.id] = s
 	}
 	for _, s := range spans {
-		if !s.isInferred() {
+		if !isInferred(s) {
 			continue
 		}
 		for above, ok := of[s.parent]; ok; above, ok = of[above.parent] {
-			if above.isLLM() {
+			if isLLMSpan(above) {
 				ids = append(ids, spanID(s.id))
 				break
 			}
@@ -305,7 +305,7 @@ func runVerdicts(td ptrace.Traces) map[pcommon.SpanID]verdict {
 	return of
 }
 
-func (s spanSpec) isGateways() bool { return strings.HasPrefix(s.service, gatewayService) }
+func isGateways(s spanSpec) bool { return strings.HasPrefix(s.service, gatewayService) }
 
 // asTheyEnd lets spans arrive when they end.
 func asTheyEnd(t *testing.T, spans []spanSpec, stretch float64) ptrace.Traces {
@@ -320,16 +320,16 @@ func asTheyEnd(t *testing.T, spans []spanSpec, stretch float64) ptrace.Traces {
 		h.consume(t, s)
 	}
 	for range 4 {
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 	}
-	h.pass(t, defaultRunTimeout)
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
+	h.pass(t, xRunTimeout)
 	return h.out()
 }
 
 // llmFirst are the spans with an LLM span first: what comes before it is not known later.
 func llmFirst(spans []spanSpec) []spanSpec {
-	i := slices.IndexFunc(spans, spanSpec.isLLM)
+	i := slices.IndexFunc(spans, isLLMSpan)
 	list := slices.Clone(spans)
 	return slices.Insert(slices.Delete(list, i, i+1), 0, spans[i])
 }
@@ -374,7 +374,7 @@ func checkTree(t *testing.T, seed uint64) {
 		for range 3 {
 			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
 			calls := 1 + g.IntN(len(spans))
-			h := arrive(t, g, defaultConfig(), trace.Limits{}, spans, calls, defaultSettle/2/time.Duration(calls), nil)
+			h := arrive(t, g, defaultConfig(), trace.Limits{}, spans, calls, xSettle/2/time.Duration(calls), nil)
 			if !tr.broken {
 				require.Equal(t, want, runVerdicts(h.out()), message("within settle", spans))
 			}
@@ -391,7 +391,7 @@ func checkTree(t *testing.T, seed uint64) {
 			slices.SortStableFunc(spans, func(a, b spanSpec) int { return cmp.Compare(a.to, b.to) })
 			spans = llmFirst(spans)
 			with := asTheyEnd(t, spans, stretch)
-			without := asTheyEnd(t, slices.DeleteFunc(slices.Clone(spans), spanSpec.isGateways), stretch)
+			without := asTheyEnd(t, slices.DeleteFunc(slices.Clone(spans), isGateways), stretch)
 			mess := message(fmt.Sprint("as they end ", stretch), spans)
 			require.Equal(t, len(spans), with.SpanCount()-len(abandonedSpans(with)), mess)
 			if tr.broken || tr.nested {

@@ -31,7 +31,7 @@ func TestRefusedByTwo(t *testing.T) {
 		h := newHarness(t, defaultConfig(), next)
 		run := finishedRun(1)
 		h.consume(t, run[0])
-		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2))))
+		require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2))))
 		next.fail = nil
 		h.settle(t.Context())
 		h.pass(t, forward.MaxRetry)
@@ -66,7 +66,7 @@ func TestRefusedForGoodByOne(t *testing.T) {
 		h.heldRun(t, 1)
 		run := finishedRun(2)
 		h.consume(t, run[0])
-		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))), name)
+		require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))), name)
 		h.settle(t.Context())
 		next.fail = nil
 		h.pass(t, forward.MaxRetry)
@@ -80,7 +80,7 @@ func TestRefusedForGoodByOne(t *testing.T) {
 	next.fail = nil
 	h.pass(t, forward.MaxRetry)
 	assert.Zero(t, next.SpanCount(), "both refuse it for good")
-	assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+	assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
 }
 
 // The next consumer says that it does not mutate spans, and one behind it changed them before it refused all of them, or
@@ -127,7 +127,7 @@ func TestRefusedAltered(t *testing.T) {
 				assert.Equal(t, want[spanID(id)].Name(), got[spanID(id)].Name())
 				assert.Equal(t, want[spanID(id)].Attributes().AsRaw(), got[spanID(id)].Attributes().AsRaw())
 			}
-			assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+			assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
 			addsUp(t, h.telemetry)
 		})
 	}
@@ -141,7 +141,7 @@ func TestRefusedEmpty(t *testing.T) {
 	}}
 	h := newHarness(t, defaultConfig(), next)
 	h.consume(t, finishedRun(1)[0])
-	err := h.classifier.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)[1], otherSpan(9, 1, 0.1, 0.2)))
+	err := h.inside.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)[1], otherSpan(9, 1, 0.1, 0.2)))
 	assert.ErrorIs(t, err, errDown, "nothing of it is here any more")
 }
 
@@ -155,8 +155,8 @@ func TestOddPartialErrors(t *testing.T) {
 			d, next := newDisk(), &flakyNext{}
 			h := newHarnessOn(t, d, defaultConfig(), next, t0)
 			next.fail = func(ptrace.Traces) error { return consumererror.NewTraces(errDown, part) }
-			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
-			assert.GreaterOrEqual(t, h.classifier.Telemetry.Flow.Now().Forwarded, 0)
+			require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
+			assert.GreaterOrEqual(t, h.inside.Telemetry.Flow.Now().Forwarded, 0)
 			next.fail = nil
 			h.settle(t.Context())
 			h.pass(t, forward.MaxRetry)
@@ -186,7 +186,7 @@ func TestRefusedAfterShutdown(t *testing.T) {
 	next := &blockedNext{in: make(chan struct{}), letGo: make(chan struct{})}
 	h := newHarness(t, defaultConfig(), next)
 	done, td := make(chan error), tracesOf(t, shownBefore(0), otherSpan(9, 1, 0.1, 0.2))
-	go func() { done <- h.classifier.ConsumeTraces(t.Context(), td) }()
+	go func() { done <- h.inside.ConsumeTraces(t.Context(), td) }()
 	<-next.in
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -197,16 +197,16 @@ func TestRefusedAfterShutdown(t *testing.T) {
 
 // A run of which an earlier process forwarded all spans gets its verdict, whatever the time.
 func TestSentRunIsJudged(t *testing.T) {
-	for _, down := range []time.Duration{time.Second, 20 * time.Minute, 2 * defaultRunTimeout} {
+	for _, down := range []time.Duration{time.Second, 20 * time.Minute, 2 * xRunTimeout} {
 		d := newDisk()
 		h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 		h.consume(t, uncountedRun(0, 1)[1])
 		h.consume(t, shownBefore(0))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		require.Equal(t, 2, h.sink.SpanCount())
 		h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now().Add(down))
 		for range 3 {
-			h.pass(t, defaultRunTimeout)
+			h.pass(t, xRunTimeout)
 		}
 		require.Equal(t, 1, h.sink.SpanCount(), down)
 		for _, s := range spansOf(h.out()) {
@@ -291,7 +291,7 @@ func TestQuietRestarts(t *testing.T) {
 					h.pass(t, a.down)
 					continue
 				}
-				counts := h.classifier.Telemetry.Flow.Now()
+				counts := h.inside.Telemetry.Flow.Now()
 				require.Equal(t, counts.In+counts.Replayed, counts.Refused+counts.Passed+counts.Forwarded-counts.Added+counts.Lost+counts.Held, "seed %d", seed)
 				if a.stop == 2 && next.fail == nil {
 					require.NoError(t, h.Shutdown(t.Context()))
@@ -301,11 +301,11 @@ func TestQuietRestarts(t *testing.T) {
 			}
 			next.fail = nil
 			for range 4 {
-				h.pass(t, defaultRunTimeout)
+				h.pass(t, xRunTimeout)
 			}
 			require.Empty(t, d.entries(), "seed %d", seed)
 			require.Equal(t, telemetry.Load{}, h.Load(), "seed %d", seed)
-			require.Zero(t, h.classifier.Telemetry.Flow.Now().Held, "seed %d", seed)
+			require.Zero(t, h.inside.Telemetry.Flow.Now().Held, "seed %d", seed)
 			times, runs = map[key]int{}, map[pcommon.TraceID][]semconv.RetrySafety{}
 			eachSpan(spansIn(next), func(s ptrace.Span) {
 				if s.Name() != semconv.SpanRunAbandoned { // parts that come after a restart are a run of their own

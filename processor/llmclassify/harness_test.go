@@ -13,11 +13,13 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/testhook"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -105,10 +107,26 @@ type spanKey struct {
 // harness is a processor that is driven by hand: no goroutine, no timer. It has one
 // shard unless its configuration says otherwise.
 type harness struct {
-	*classifier
+	*inside
 	clock     *manualClock
 	sink      *consumertest.TracesSink
 	telemetry *componenttest.Telemetry
+}
+
+// inside is a processor as its factory makes it, and what a test has of it.
+type inside struct {
+	processor.Traces
+	testhook.Inside
+}
+
+func newInside(tb testing.TB, set processor.Settings, cfg *Config, next consumer.Traces, c clock.Clock) *inside {
+	tb.Helper()
+	p := new(inside)
+	ctx := testhook.With(context.Background(), c, func(in testhook.Inside) { p.Inside = in })
+	var err error
+	p.Traces, err = NewFactory().CreateTraces(ctx, set, cfg, next)
+	require.NoError(tb, err)
+	return p
 }
 
 func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
@@ -120,15 +138,13 @@ func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
 	}
 	set := processortest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
-	var err error
-	h.classifier, err = newClassifier(set, cfg, next, h.clock)
-	require.NoError(tb, err)
+	h.inside = newInside(tb, set, cfg, next, h.clock)
 	return h
 }
 
 // ConsumeTraces consumes and lets the shards take over.
 func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	err := h.classifier.ConsumeTraces(ctx, td)
+	err := h.inside.ConsumeTraces(ctx, td)
 	h.settle(ctx)
 	return err
 }
@@ -243,7 +259,14 @@ func spansOf(td ptrace.Traces) map[pcommon.SpanID]ptrace.Span {
 
 // defaultConfig is the default one, but for a single shard.
 func defaultConfig() *Config {
-	cfg := createDefaultConfig().(*Config)
+	cfg := NewFactory().CreateDefaultConfig().(*Config)
 	cfg.Shards = 1
 	return cfg
 }
+
+// What the default configuration says.
+var (
+	xMaxHold    = defaultConfig().MaxHold
+	xSettle     = defaultConfig().Settle
+	xRunTimeout = defaultConfig().RunTimeout
+)

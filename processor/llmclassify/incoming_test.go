@@ -309,7 +309,7 @@ func TestClientsVerdictBelowWhatIsHere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, judged, tt.request)
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			if tt.stays {
 				assert.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(3)]).safety)
 				return
@@ -335,8 +335,8 @@ func TestSecondLayer(t *testing.T) {
 		}
 		h := newHarness(t, withIncoming(intake.Keep), nil)
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
-		h.pass(t, defaultMaxHold)
-		h.pass(t, 2*defaultRunTimeout)
+		h.pass(t, xMaxHold)
+		h.pass(t, 2*xRunTimeout)
 		for id, span := range spansOf(h.out()) {
 			if attrs, ok := want[id.String()]; ok {
 				assert.Equal(t, attrs, span.Attributes().AsRaw(), "%s %s", path, id)
@@ -365,7 +365,7 @@ func TestClientsVerdictIsDeliveredTwice(t *testing.T) {
 		for _, c := range calls {
 			h.consume(t, c...)
 		}
-		h.pass(t, 2*defaultMaxHold)
+		h.pass(t, 2*xMaxHold)
 		eachSpan(h.out(), func(span ptrace.Span) {
 			assert.NotEqual(t, safe, verdictOf(span).safety, name)
 		})

@@ -36,8 +36,8 @@ func TestInferredRunsInACircle(t *testing.T) {
 		disk := newDisk()
 		h := newHarnessOn(t, disk, defaultConfig(), nil, t0)
 		h.consume(t, spans...)
-		h.pass(t, defaultMaxHold)
-		h.pass(t, 2*defaultRunTimeout)
+		h.pass(t, xMaxHold)
+		h.pass(t, 2*xRunTimeout)
 		assert.Equal(t, len(spans), h.out().SpanCount(), name)
 		assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		assert.Empty(t, disk.entries(), name)
@@ -66,8 +66,8 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		h := newHarness(t, defaultConfig(), nil)
 		start := time.Now()
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
-		h.pass(t, defaultMaxHold)
-		h.pass(t, 2*defaultRunTimeout)
+		h.pass(t, xMaxHold)
+		h.pass(t, 2*xRunTimeout)
 		h.pass(t, time.Second)                 // a large trace goes in several parts
 		if !testing.Short() && !race.Enabled { // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
@@ -81,8 +81,8 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 func TestSameResponseWithinAService(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 10, 0.1, 2).finished("stop").response("chatcmpl-1"), chatSpan(3, 11, 0.2, 1).failed("ECONNRESET").response("chatcmpl-1"))
-	h.pass(t, defaultMaxHold)
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, xMaxHold)
+	h.pass(t, 2*xRunTimeout)
 	assert.Equal(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(2)]).class)
 	assert.NotEqual(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(3)]).class)
 	assert.Equal(t, telemetry.Load{}, h.Load())
@@ -93,7 +93,7 @@ func TestSessionDoesNotKeepARunWaiting(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 9, 0.1, 1).finished("tool_calls").session("s"), chatSpan(3, 9, 2, 3).finished("stop").session("s"), otherSpan(9, 0, 0, 4),
 		chatSpan(4, 50, 0.2, 0.9).finished("stop").session("s").in(gatewayService))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Equal(t, []pcommon.SpanID{spanID(3)}, runsJudged(h.out()))
 
 	h = newHarness(t, defaultConfig(), nil)
@@ -101,7 +101,7 @@ func TestSessionDoesNotKeepARunWaiting(t *testing.T) {
 	h.consume(t, gateway)
 	h.consume(t, chatSpan(2, 0, 0.1, 1).finished("stop").session("s"))
 	assert.Contains(t, spansOf(h.out()), spanID(2), "no run can be above it")
-	h.pass(t, defaultMaxHold)
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, xMaxHold)
+	h.pass(t, 2*xRunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }

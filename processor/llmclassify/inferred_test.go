@@ -103,16 +103,16 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 		run   byte // with the run's verdict
 		after time.Duration
 	}{
-		"beneath an agent's run":           {ofAgent, 1, defaultSettle},
-		"beneath an agent's requests":      {beneathHTTP, 7, defaultMaxHold},
-		"beneath a run that a client sees": {transport, 1, defaultSettle},
-		"alone":                            {alone, 3, defaultSettle},
-		"beneath a handler":                {called, 3, defaultSettle},
-		"beneath what never comes":         {withoutSpans(called, 9), 3, defaultMaxHold},
-		"its own span never comes":         {withoutSpans(ofAgent, 3), 1, defaultSettle},
-		"nor does it beneath requests":     {withoutSpans(beneathHTTP, 3), 7, defaultMaxHold},
-		"one of its links never comes":     {withoutSpans(beneathHTTP, 20), 7, defaultMaxHold},
-		"a response joins them":            {responses(withoutSpans(beneathHTTP, 20, 21)), 7, defaultMaxHold},
+		"beneath an agent's run":           {ofAgent, 1, xSettle},
+		"beneath an agent's requests":      {beneathHTTP, 7, xMaxHold},
+		"beneath a run that a client sees": {transport, 1, xSettle},
+		"alone":                            {alone, 3, xSettle},
+		"beneath a handler":                {called, 3, xSettle},
+		"beneath what never comes":         {withoutSpans(called, 9), 3, xMaxHold},
+		"its own span never comes":         {withoutSpans(ofAgent, 3), 1, xSettle},
+		"nor does it beneath requests":     {withoutSpans(beneathHTTP, 3), 7, xMaxHold},
+		"one of its links never comes":     {withoutSpans(beneathHTTP, 20), 7, xMaxHold},
+		"a response joins them":            {responses(withoutSpans(beneathHTTP, 20, 21)), 7, xMaxHold},
 	} {
 		for n, order := range orders(len(tt.spans)) {
 			if n%race.Every(5) != 0 {
@@ -133,7 +133,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 				require.Equal(t, []pcommon.SpanID{spanID(tt.run)}, runsJudged(h.out()), "%s %s %v", name, calls, order)
 				v := verdictOf(spansOf(h.out())[spanID(tt.run)])
 				require.Equal(t, semconv.RunOutcomeSucceeded, v.outcome, "%s %s %v", name, calls, order)
-				h.pass(t, 2*defaultRunTimeout)
+				h.pass(t, 2*xRunTimeout)
 				require.Len(t, runsJudged(h.out()), 1, "%s %s %v", name, calls, order)
 				require.Empty(t, abandonedSpans(h.out()), "%s %s %v", name, calls, order)
 				require.Equal(t, len(spans), h.out().SpanCount(), "%s %s %v", name, calls, order)
@@ -171,9 +171,9 @@ func TestInferredRunBeneathOneCall(t *testing.T) {
 					h.consume(t, spans[i])
 					h.pass(t, step)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				require.Empty(t, runsJudged(h.out()), "%s %s %v", name, calls, order)
-				h.pass(t, 2*defaultRunTimeout)
+				h.pass(t, 2*xRunTimeout)
 				require.Empty(t, runsJudged(h.out()), "%s %s %v", name, calls, order)
 				require.Empty(t, abandonedSpans(h.out()), "%s %s %v", name, calls, order)
 				assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
@@ -221,7 +221,7 @@ func TestInferredRunAfterTheOuterOne(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 1).finished("tool_calls"), callSpan(6, 1, 1, 2, "call_1"),
 				chatSpan(7, 1, 2, 3).finished("stop"), httpClient(20, 2, 0.1, 1), httpClient(21, 7, 2.1, 2.95))
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			require.Len(t, runsJudged(h.out()), 1)
 			spans := inOrder(late, order)
 			if step < 0 {
@@ -231,7 +231,7 @@ func TestInferredRunAfterTheOuterOne(t *testing.T) {
 				h.consume(t, spans[i])
 				h.pass(t, step)
 			}
-			h.pass(t, 2*defaultRunTimeout)
+			h.pass(t, 2*xRunTimeout)
 			assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), "%s %v", calls, order)
 			assert.Empty(t, abandonedSpans(h.out()), "%s %v", calls, order)
 			assert.Equal(t, 10, h.out().SpanCount(), "%s %v", calls, order)
@@ -259,10 +259,10 @@ func TestInferredRunInTheTimeOfAJudgedOne(t *testing.T) {
 		}{{0.2, 2.9, 1}, {10, 12, 2}} {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, agent...)
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), name)
 			h.consume(t, gateway(tt.from, tt.to)...)
-			h.pass(t, 3*defaultRunTimeout)
+			h.pass(t, 3*xRunTimeout)
 			assert.Len(t, runsJudged(h.out()), tt.runs, "%s, at %v s", name, tt.from)
 			assert.Empty(t, abandonedSpans(h.out()), "%s, at %v s", name, tt.from)
 			assert.Equal(t, telemetry.Load{}, h.Load(), "%s, at %v s", name, tt.from)
@@ -290,7 +290,7 @@ func TestObservedToolsServeTheOuterRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
 			run := spansOf(h.out())[spanID(1)]
 			assert.Equal(t, tt.want, verdictOf(run).reason)
@@ -307,13 +307,13 @@ func TestClientsVerdictOnAnInferredRun(t *testing.T) {
 	request := requestSpan(4, 3, 0.2, 0.9).answered("stop", answer)
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, judged, request)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerClient}, verdictOf(spansOf(h.out())[spanID(3)]))
 	assert.Equal(t, map[telemetry.Ending]int64{{Outcome: semconv.RunOutcomeRecovered, Trigger: semconv.TriggerClient}: 1}, runsCounted(t, h))
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 1).finished("stop"), judged.under(2), request)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Equal(t, verdict{}, verdictOf(spansOf(h.out())[spanID(3)]))
 	assert.Equal(t, map[telemetry.Ending]int64{{Outcome: semconv.RunOutcomeSucceeded, Trigger: semconv.TriggerRunEnded}: 1}, runsCounted(t, h))
 }
@@ -332,7 +332,7 @@ func TestSessionsJoinSpans(t *testing.T) {
 		for _, s := range inOrder(steps("s1", "s1"), order) {
 			h.consume(t, s)
 		}
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		require.Equal(t, []pcommon.SpanID{spanID(5)}, runsJudged(h.out()), "%v", order)
 		v := verdictOf(spansOf(h.out())[spanID(5)])
 		assert.Equal(t, semconv.RunOutcomeRecovered, v.outcome)
@@ -340,11 +340,11 @@ func TestSessionsJoinSpans(t *testing.T) {
 	}
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, steps("s1", "s2")...)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Equal(t, []pcommon.SpanID{spanID(5)}, runsJudged(h.out()), "the first step asks for a tool, and what followed is not here")
 	late := chatSpan(6, 10, 3.1, 4).finished("stop").session("s1")
 	h.consume(t, late)
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	assert.Len(t, runsJudged(h.out()), 1)
 }
 
@@ -355,7 +355,7 @@ func TestSessionDoesNotJoinAgentsAtTheSameTime(t *testing.T) {
 	h.consume(t, otherSpan(9, 0, 0, 5), otherSpan(10, 9, 0, 3), otherSpan(11, 9, 0, 5),
 		chatSpan(2, 10, 0.1, 1).finished("tool_calls").session("s"), chatSpan(3, 10, 2, 3).failed("ECONNRESET").session("s"),
 		chatSpan(4, 11, 0.1, 2).finished("tool_calls").session("s"), chatSpan(5, 11, 3.3, 4).finished("stop").session("s"))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	out := spansOf(h.out())
 	assert.Equal(t, semconv.RunOutcomeFailed, verdictOf(out[spanID(3)]).outcome)
 	assert.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(out[spanID(5)]).outcome)
@@ -367,7 +367,7 @@ func TestAbandonedRunIsNamed(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("tool_calls", asksForTools).with(otelsemconv.GenAIAgentName("coder")),
 		requestSpan(4, 1, 1.1, 2).answered("stop", answer).session("conv"))
-	h.pass(t, defaultRunTimeout+time.Minute)
+	h.pass(t, xRunTimeout+time.Minute)
 	spans := abandonedSpans(h.out())
 	require.Len(t, spans, 1)
 	for key, want := range map[attribute.Key]string{otelsemconv.GenAIAgentNameKey: "coder", otelsemconv.GenAIConversationIDKey: "conv"} {
@@ -416,7 +416,7 @@ func TestClientsVerdictsOnTwoInferredRuns(t *testing.T) {
 				h.consume(t, spans...)
 				h.pass(t, 3*time.Second)
 			}
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
 		})
 	}

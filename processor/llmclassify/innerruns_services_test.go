@@ -52,7 +52,7 @@ func assertUnsafe(t *testing.T, calls ...[]spanSpec) {
 	for _, c := range calls {
 		h.consume(t, c...)
 	}
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdicts(h.out())[1]
 	assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, v.words())
 }
@@ -94,7 +94,7 @@ func TestWorkflowOverAnAgentOfAnotherService(t *testing.T) {
 		h.consume(t, chatSpan(11, 10, 1.1, 1.9).finished("stop"), agentSpan(10, 1, 1, 2),
 			chatSpan(21, 20, 0.3+off, 0.5+off).failed("InternalServerError").in("b"), agentSpan(20, 8, 0.2+off, 0.6+off).failed("InternalServerError").in("b"),
 			otherSpan(8, 1, 0.1, 0.7), agentSpan(1, 0, 0, 4))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v := verdicts(h.out())[1]
 		assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.outcome, v.words())
 	}

@@ -92,16 +92,16 @@ func TestRunOverRuns(t *testing.T) {
 					spans = append(spans, tt.spans[i])
 				}
 				h.consume(t, spans...)
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				require.Equal(t, len(spans), h.out().SpanCount())
 				require.Equal(t, tt.want, outcomes(h.out()), "order %v", order)
 			}
 			h := newHarness(t, defaultConfig(), nil)
 			for _, s := range tt.spans {
 				h.consume(t, s)
-				h.pass(t, 2*defaultSettle)
+				h.pass(t, 2*xSettle)
 			}
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			assert.Equal(t, tt.want, outcomes(h.out()), "one by one")
 			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
@@ -203,7 +203,7 @@ func TestEffectsJoinTheRunAround(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			for _, s := range tt.spans {
 				h.consume(t, s)
-				h.pass(t, 2*defaultSettle)
+				h.pass(t, 2*xSettle)
 			}
 			assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "one by one")
 			assert.Equal(t, telemetry.Load{}, h.Load())
@@ -235,7 +235,7 @@ func TestInnerRunThatIsMissing(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, spans...)
 			require.Empty(t, runsJudged(h.out()))
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			v := verdictOf(spansOf(h.out())[spanID(1)])
 			assert.Equal(t, semconv.CauseConnectionReset, v.cause)
 			assert.Equal(t, confirm, v.safety)
@@ -258,10 +258,10 @@ func TestInnerRunAmongMany(t *testing.T) {
 	h.consume(t,
 		requestSpan(2, 1, 2.1, 3).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
 		runSpan(1, 0, 3, 1, 0).failed("ECONNRESET"))
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	assert.Empty(t, runsJudged(h.out()), "it waits for the one within it")
 	h.consume(t, requestSpan(11, 10, 1.4, 1.9).answered("stop", answer).in(gatewayService).history([]string{"call_1"}, []string{"call_1"}))
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.TriggerComplete, v.trigger)
 	assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, v.safety)
@@ -294,7 +294,7 @@ func TestRunsInACircle(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	around := func(s spanSpec, run byte) spanSpec { return s.with(semconv.RunID(spanID(run).String())).under(run) }
 	h.consume(t, around(runSpan(1, 0, 7, 2, 0), 2), around(runSpan(2, 0, 7, 2, 0), 3), around(runSpan(3, 0, 7, 2, 0), 1), requestSpan(4, 1, 1, 2).answered("stop", answer))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Len(t, runsJudged(h.out()), 3)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
@@ -313,7 +313,7 @@ func TestToolsAreNotObserved(t *testing.T) {
 
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, cut, announces(1))
-	h.pass(t, defaultSettle-1)
+	h.pass(t, xSettle-1)
 	require.Empty(t, h.sink.AllTraces(), "a tool may be on its way")
 	h.pass(t, 1)
 	want := failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.PhaseToolCallReady, semconv.OriginTransport).
@@ -323,7 +323,7 @@ func TestToolsAreNotObserved(t *testing.T) {
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, cut, announces(2))
-	h.pass(t, 2*defaultSettle)
+	h.pass(t, 2*xSettle)
 	require.Empty(t, h.sink.AllTraces(), "a request is still open")
 	h.consume(t, good)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerRunEnded}, verdictOf(spansOf(h.out())[spanID(1)]))
@@ -331,7 +331,7 @@ func TestToolsAreNotObserved(t *testing.T) {
 
 	h = newHarness(t, defaultConfig(), nil)
 	h.consume(t, good, announces(2))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdictOf(spansOf(h.out())[spanID(1)])
 	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
 	assert.Equal(t, semconv.CauseMissingChildren, v.cause)
@@ -358,7 +358,7 @@ func TestInnerRunsForgotten(t *testing.T) {
 			return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
 		})
 		h.consume(t, requestSpan(4, 1, 79, 79.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), run)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v := verdicts(h.out())[1]
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "room for %d: %s", room, v.words())
@@ -388,7 +388,7 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 		f.add(run, spanID(1), spanID(99), began, at+1)
 		f.add(uncountedRun(0, 1)[1], spanID(2), spanID(1), at+0.5, at+0.6)
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		return verdicts(h.out())[1]
 	}
 	for _, counted := range []bool{false, true} {
@@ -407,17 +407,17 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 // much longer it lasts, also where it announces what its own process did. That is no failure.
 func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 	play := func(t *testing.T, hours int, run func(end float64) spanSpec) verdict {
-		end := float64(hours) * defaultRunTimeout.Seconds()
+		end := float64(hours) * xRunTimeout.Seconds()
 		h := newHarness(t, defaultConfig(), nil)
 		h.consume(t,
 			requestSpan(11, 10, 0.1, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("inner"),
 			runSpan(10, 0, 1, 1, 0).under(1).in("inner"))
 		for range hours {
-			h.pass(t, defaultRunTimeout)
+			h.pass(t, xRunTimeout)
 			h.lane().Rotate(h.clock.Now())
 		}
 		h.consume(t, uncountedRun(end-10, end)[1], run(end))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v := verdicts(h.out())[1]
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		return v
@@ -440,7 +440,7 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 		h := newHarness(t, defaultConfig(), nil)
 		h.pass(t, end*time.Second)
 		h.consume(t, requestSpan(2, 1, end-10, end).answered("stop", answer), runSpan(1, 0, end, 1, 0))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		assert.Equal(t, semconv.RunOutcomeSucceeded, verdicts(h.out())[1].outcome)
 	})
 	t.Run("is short", func(t *testing.T) {
@@ -456,13 +456,13 @@ func TestInnerRunsThatGoLater(t *testing.T) {
 	}
 	play := func(t *testing.T, run spanSpec, first, later []spanSpec) verdict {
 		cfg := defaultConfig()
-		cfg.MaxHold = 4 * defaultSettle
+		cfg.MaxHold = 4 * xSettle
 		h := newHarness(t, cfg, nil)
 		h.consume(t, append(first, uncountedRun(0, 1)[1], run)...)
-		h.pass(t, defaultSettle*9/10)
+		h.pass(t, xSettle*9/10)
 		h.consume(t, later...)
-		h.pass(t, defaultSettle/10)
-		h.pass(t, cfg.MaxHold-defaultSettle)
+		h.pass(t, xSettle/10)
+		h.pass(t, cfg.MaxHold-xSettle)
 		v := verdicts(h.out())[1]
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		return v
@@ -493,9 +493,9 @@ func TestInnerRunsThatGoLater(t *testing.T) {
 func TestInnerRequestBeforeItsRun(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, chatSpan(2, 1, 0.1, 1).finished("tool_use"), chatSpan(12, 10, 1.5, 2.3).finished("end_turn"), agentSpan(1, 0, 0, 3))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	h.consume(t, callSpan(3, 1, 1.1, 2.5, "call_1"), agentSpan(10, 3, 1.2, 2.4))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	v := verdicts(h.out())[1]
 	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome, v.words())
 	assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry)
@@ -516,7 +516,7 @@ func TestEffectsOfARunWithoutAVerdict(t *testing.T) {
 		runSpan(1, 0, 7, 2, 1),
 	} {
 		h.consume(t, s)
-		h.pass(t, 2*defaultSettle)
+		h.pass(t, 2*xSettle)
 	}
 	out := spansOf(h.out())
 	assert.Equal(t, verdict{}, verdictOf(out[spanID(10)]))
@@ -549,7 +549,7 @@ func TestInnerRunIsRefused(t *testing.T) {
 		h.pass(t, time.Second)
 		assert.NotContains(t, spansOf(outOf(&next.TracesSink)), spanID(1), "a request and a tool are on their way")
 		h.consume(t, shown, tool)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		got := verdicts(outOf(&next.TracesSink))[1]
 		assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, got.safety, "refused %d times", refusals)
 	}
@@ -575,7 +575,7 @@ func TestOuterRunIsRepeated(t *testing.T) {
 		}
 		next.fail = nil
 		h.consume(t, outer...)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		got := one(outcomeOf(outOf(&next.TracesSink))[spanKey{traceID(1), spanID(1)}])
 		assert.Equal(t, semconv.RetryReasonToolSideEffect.String(), got[string(semconv.RetryReasonKey)], "refused %d times", refusals)
 	}
@@ -595,7 +595,7 @@ func TestLateWhileItsRunIsPending(t *testing.T) {
 	} {
 		h := newHarness(t, defaultConfig(), nil)
 		for _, c := range calls {
-			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, c...)))
+			require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, c...)))
 		}
 		for h.Shards[0].Turn(t.Context()) {
 		}

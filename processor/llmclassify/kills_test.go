@@ -84,14 +84,14 @@ func TestKilledAtEachWrite(t *testing.T) {
 					h.consume(t, specs...)
 				}
 			}
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			out := h.out()
 			m.out.ResourceSpans().MoveAndAppendTo(out.ResourceSpans())
 			for id := range spansOf(spansIn(next)) {
 				assert.Contains(t, spansOf(out), id, "%s, after write %d", name, n)
 			}
 			assert.NotEmpty(t, runOutcomes(out), "%s, after write %d", name, n)
-			h.pass(t, 2*defaultRunTimeout)
+			h.pass(t, 2*xRunTimeout)
 			assert.Empty(t, m.left.entries(), name)
 		}
 	}
@@ -109,7 +109,7 @@ func TestKilledWhileAVerdictWaits(t *testing.T) {
 
 	h = newHarnessOn(t, left, defaultConfig(), nil, t0)
 	assert.Len(t, runOutcomes(h.out()), 2)
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	assert.Len(t, runOutcomes(h.out()), 2)
 	assert.Empty(t, left.entries())
 
@@ -152,12 +152,12 @@ func TestForgottenStaysForgotten(t *testing.T) {
 				for _, spans := range tt.before {
 					h.consume(t, spans...)
 				}
-				h.pass(t, 2*defaultMaxHold)
+				h.pass(t, 2*xMaxHold)
 				if kill {
 					h = newHarnessOn(t, d, tt.cfg, nil, h.clock.Now())
 				}
 				h.consume(t, refused, run)
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				v := verdicts(h.out())[1]
 				require.Equal(t, semconv.RunOutcomeFailed, v.outcome, "killed %v", kill)
 				require.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "killed %v: %s", kill, v.words())
@@ -171,7 +171,7 @@ func TestCallWaitsForAPlace(t *testing.T) {
 	next := new(flakyNext)
 	h := newHarnessOn(t, newDisk(), defaultConfig(), next, t0)
 	send := func(ctx context.Context, i byte) error {
-		return h.classifier.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(i), otherSpan(9, 1, 0.1, 0.2).of(i))...))
+		return h.inside.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(i), otherSpan(9, 1, 0.1, 0.2).of(i))...))
 	}
 	for i := range byte(worker.MaxDeliveries) {
 		require.NoError(t, send(t.Context(), i+1))

@@ -18,7 +18,7 @@ func outcomesOf(t *testing.T, calls ...[]spanSpec) (*harness, map[byte]verdict) 
 	for _, c := range calls {
 		h.consume(t, c...)
 	}
-	h.pass(t, 2*defaultMaxHold)
+	h.pass(t, 2*xMaxHold)
 	got := map[byte]verdict{}
 	for id, span := range spansOf(h.out()) {
 		got[id[7]] = verdictOf(span)
@@ -96,10 +96,10 @@ func TestPartsBeneathPassedSpansComeLate(t *testing.T) {
 			judge := func(late ...spanSpec) map[byte]verdict {
 				h := newHarness(t, defaultConfig(), nil)
 				h.consume(t, limitedOf(2, 1), own, otherSpan(31, 30, 1.15, 2), otherSpan(30, beneath, 1.1, 2), run)
-				h.pass(t, 2*defaultSettle)
+				h.pass(t, 2*xSettle)
 				require.Equal(t, safe, verdicts(h.out())[1].safety)
 				h.consume(t, late...)
-				h.pass(t, 2*defaultSettle)
+				h.pass(t, 2*xSettle)
 				return verdicts(h.out())
 			}
 			inner := tool.with(semconv.RunID(spanID(20).String())).under(20).in("inner")
@@ -130,7 +130,7 @@ func TestLatePartCorrectsTheRunAboveIt(t *testing.T) {
 			f.add(s, spanID(s.id), spanID(s.parent), s.from+1, s.to+1)
 		}
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		h.pass(t, 2*defaultSettle)
+		h.pass(t, 2*xSettle)
 	}
 	got := verdicts(h.out())
 	require.Equal(t, safe, got[1].safety)
@@ -202,7 +202,7 @@ func TestLateRunBeneathATakenRun(t *testing.T) {
 		}
 		require.Contains(t, spansOf(h.out()), spanID(10))
 		h.consume(t, uncountedRun(1, 9)[0])
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v := verdicts(h.out())
 		require.Equal(t, semconv.RunOutcomeFailed, v[1].outcome)
 		h.consume(t,
@@ -212,7 +212,7 @@ func TestLateRunBeneathATakenRun(t *testing.T) {
 			requestSpan(33, 30, 1.46, 1.47).answered("stop", counts{text: 2}).in("d"),
 			runSpan(30, 1.35, 1.5, 2, 1).under(10).in("d"),
 		)
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v = verdicts(h.out())
 		assert.NotZero(t, v[30].safety, "%s: %v", with, v[30])
 	}

@@ -29,14 +29,14 @@ func TestLinksWithoutRoom(t *testing.T) {
 				for range n - 1 {
 					spans.At(0).CopyTo(spans.AppendEmpty())
 				}
-				require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td)) // its shard does not look yet
+				require.NoError(t, h.inside.ConsumeTraces(t.Context(), td)) // its shard does not look yet
 			}
-			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, refused.of(3))))
+			require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, refused.of(3))))
 			h.settle(t.Context())
 			h.consume(t, run, counted.of(2), run.of(3))
-			h.pass(t, 2*defaultSettle)
+			h.pass(t, 2*xSettle)
 			h.consume(t, run.of(4), refused.of(4))
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			got := map[byte]verdict{}
 			eachSpan(h.out(), func(span ptrace.Span) {
 				if span.SpanID() == spanID(1) {

@@ -74,8 +74,8 @@ func TestContradictedManifest(t *testing.T) {
 					other.consume(t, inCalls(plain)[way][n]...)
 				}
 				require.Empty(t, runsJudged(h.out()), "%s %v %d: it waits as one that announces nothing", name, order, way)
-				h.pass(t, defaultSettle)
-				other.pass(t, defaultSettle)
+				h.pass(t, xSettle)
+				other.pass(t, xSettle)
 				require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), "%s %v %d", name, order, way)
 				got, want := verdictOf(spansOf(h.out())[spanID(1)]), verdictOf(spansOf(other.out())[spanID(1)])
 				assert.Equal(t, semconv.TriggerRunEnded, got.trigger)
@@ -219,7 +219,7 @@ func TestLateCorrection(t *testing.T) {
 				for range 2 {
 					h.consume(t, tt.late)
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				if tt.late.id == 2 { // its own verdict, as one that is late
 					assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(2)]).trigger)
 				} else if tt.counts > 0 {
@@ -251,7 +251,7 @@ func TestLateCorrectionOfARunWithoutNumbers(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	cut := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
 	h.consume(t, cut, unannounced(runSpan(1, 0, 2, 0, 0)).failed("*net.OpError"))
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
 	h.consume(t, toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
 	v := verdictOf(spansOf(h.out())[spanID(3)])
@@ -330,7 +330,7 @@ func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
 		}
 		honest := newHarness(t, defaultConfig(), nil)
 		honest.consume(t, append(slices.Clone(parts), runSpan(1, 0, 9, requests, tools).failed("*net.OpError"))...)
-		honest.pass(t, defaultSettle) // an empty response waits to be explained
+		honest.pass(t, xSettle) // an empty response waits to be explained
 		want := verdictOf(spansOf(honest.out())[spanID(1)])
 		require.Equal(t, semconv.TriggerComplete, want.trigger)
 
@@ -343,7 +343,7 @@ func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
 			h.pass(t, time.Duration(g.IntN(3))*time.Second)
 			spans = spans[n:]
 		}
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		got, most := verdictOf(spansOf(h.out())[spanID(1)]), semconv.RetrySafetyUnset
 		for _, span := range spansOf(h.out()) {
 			if v := verdictOf(span); span.SpanID() == spanID(1) || v.trigger == semconv.TriggerLate {

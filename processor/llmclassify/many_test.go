@@ -53,7 +53,7 @@ func TestManyTraces(t *testing.T) {
 	require.Empty(t, h.sink.AllTraces())
 	t.Logf("%d bytes a span, as estimated", h.Load().Bytes/many)
 
-	now := h.clock.advance(defaultMaxHold)
+	now := h.clock.advance(xMaxHold)
 	s := h.lane()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -113,5 +113,5 @@ func TestShutdownBesideKeptFacts(t *testing.T) {
 	h.consume(t, requestSpan(2, 1, 0.1, 0.4))
 	require.NoError(t, h.Shutdown(t.Context()))
 	assert.Equal(t, 2*worker.MaxDrained+1, h.sink.SpanCount())
-	assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+	assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
 }

@@ -261,7 +261,7 @@ func TestCopiedError(t *testing.T) {
 			}
 		}
 		require.NoError(t, h.ConsumeTraces(t.Context(), in))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		want := semconv.RunOutcomeRecovered
 		if message != text {
 			want = semconv.RunOutcomeFailed
@@ -296,7 +296,7 @@ func TestLimitedCapture(t *testing.T) {
 			}
 			h := newHarness(t, defaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), td))
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			assert.Equal(t, said{}, saidOf(spansOf(h.out())[spanID(2)]), "%s: %s", name, what)
 		}
 	}

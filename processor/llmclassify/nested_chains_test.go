@@ -87,7 +87,7 @@ func TestRunWithinARunThatWasJudged(t *testing.T) {
 			h.consume(t, inner...)
 			require.Contains(t, spansOf(h.out()), spanID(20))
 			h.consume(t, uncountedRun(1, 9)[0])
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			v := verdicts(h.out())[1]
 			require.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 			assert.Equal(t, confirm, v.safety, "beneath %s, %s", name, late)
@@ -151,7 +151,7 @@ func TestRunBeneathTwoRunsThatWereJudged(t *testing.T) {
 		)
 		require.Contains(t, spansOf(h.out()), spanID(30))
 		h.consume(t, uncountedRun(1, 9)[0])
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		v := verdicts(h.out())
 		require.Equal(t, semconv.RunOutcomeFailed, v[1].outcome)
 		assert.Equal(t, confirm, v[1].safety, "C %s: %v", name, v)

@@ -63,7 +63,7 @@ func TestChildTakenByAnotherRun(t *testing.T) {
 	first.add(limitedOf(8, 7), spanID(8), spanID(7), 1.1, 1.2)
 	later.add(otherSpan(98, 1, 0, 1), spanID(98), spanID(1), 1.2, 2.1)
 	later.addRefused(pcommon.SpanID{}, 0.5, 4)
-	assert.Equal(t, confirm, judgeCalls(t, 2*defaultSettle, first, later)[1].safety, "its parent comes later")
+	assert.Equal(t, confirm, judgeCalls(t, 2*xSettle, first, later)[1].safety, "its parent comes later")
 }
 
 // Run 4 is within run 1 by its time, as run 6 is within run 4 and lasts long.
@@ -130,7 +130,7 @@ func TestRunComesWhenInnerIsForgotten(t *testing.T) {
 		f.add(uncounted(1), spanID(1), pcommon.SpanID{}, 0, 1).SetEndTimestamp(end)
 		f.add(limitedOf(2, 1), spanID(2), spanID(1), 2, 2.5)
 		require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		assert.Equal(t, confirm, verdicts(h.out())[1].safety, name)
 	}
 }

@@ -167,14 +167,14 @@ func BenchmarkOneTrace(b *testing.B) {
 						}
 					}
 					for _, td := range calls {
-						require.NoError(b, h.classifier.ConsumeTraces(b.Context(), td))
+						require.NoError(b, h.inside.ConsumeTraces(b.Context(), td))
 						work(time.Duration(shape.batch) * 20 * time.Microsecond)
 					}
 					for range 20 {
-						work(defaultMaxHold / 10)
+						work(xMaxHold / 10)
 					}
 					for range 20 { // a large trace rests
-						work(defaultRunTimeout / 10)
+						work(xRunTimeout / 10)
 					}
 					end, _ := threadTime()
 					spent += end - begin

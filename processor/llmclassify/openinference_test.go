@@ -161,7 +161,7 @@ func TestUnprovenAgentLacksParts(t *testing.T) {
 		h.Lifetime.Begin(h.clock.Now())
 		h.pass(t, 3*time.Second)
 		require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
-		h.pass(t, 2*defaultMaxHold)
+		h.pass(t, 2*xMaxHold)
 		assert.Equal(t, said{}, saidOf(spansOf(h.out())[spanID(1)]))
 	}
 }

@@ -165,7 +165,7 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 		}
 		h.passStepwise(t, a.calls[i].after)
 		a.tooSoonOrLate(i, outcomeOf(h.out()), excused)
-		h.send(t, next, &a.calls[i])
+		a.calls[i].send(t, h, next)
 	}
 	h.passStepwise(t, 2*a.cfg.MaxHold)
 	for key, did := range h.effects() {
@@ -219,7 +219,7 @@ func (a *arrivals) latest() time.Time {
 }
 
 // send sends a call until it is taken.
-func (h *harness) send(t *testing.T, next *flakyNext, c *arriving) {
+func (c *arriving) send(t *testing.T, h *harness, next *flakyNext) {
 	t.Helper()
 	next.fail = down
 	if c.refused {
@@ -824,7 +824,7 @@ func (r *recordedTrace) together() *arrivals {
 func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
 	a := &arrivals{cfg: defaultConfig()}
 	a.cfg.Shards = 1 + g.IntN(4)
-	a.deliver(g, r.spans, defaultSettle)
+	a.deliver(g, r.spans, xSettle)
 	return a
 }
 
@@ -848,7 +848,7 @@ func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
 		passed.SetTraceID(pcommon.TraceID{15: 3})
 		passed.SetSpanID(newSpanID(g))
 		c.spans = append(slices.Clip(c.spans), passed)
-		list = append(list, timed{c, at + time.Duration(g.Int64N(int64(defaultMaxHold/2)))})
+		list = append(list, timed{c, at + time.Duration(g.Int64N(int64(xMaxHold/2)))})
 		c.refused = true
 		list = append(list, timed{c, at})
 	}
@@ -865,7 +865,7 @@ func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
 func (r *recordedTrace) scattered(g *rand.Rand) *arrivals {
 	a := &arrivals{cfg: defaultConfig()}
 	a.cfg.Shards = 1 + g.IntN(4)
-	within, ways := defaultSettle, 4
+	within, ways := xSettle, 4
 	if r.uncounted {
 		ways = 2
 	}

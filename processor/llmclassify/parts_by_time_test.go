@@ -39,7 +39,7 @@ func TestToolByTimeOfTheWrongRun(t *testing.T) {
 		first.add(payment(), spanID(4), spanID(98), 3, 4)
 		later.add(otherSpan(98, 1, 0, 1), spanID(98), spanID(1), 3, 4)
 		later.addRefused(spanID(95), 1, 5)
-		got := judgeCalls(t, 2*defaultSettle, first, later)
+		got := judgeCalls(t, 2*xSettle, first, later)
 		assert.Equal(t, confirm, got[7].safety, "parent %v", above)
 		assert.Equal(t, confirm, got[1].safety, "parent %v", above)
 	}
@@ -75,7 +75,7 @@ func TestManyToolsByTime(t *testing.T) {
 		first.add(payment(), spanID(4), spanID(98), 3, 4)
 		later.add(otherSpan(98, 1, 0, 1), spanID(98), spanID(1), 3, 4)
 		later.addRefused(spanID(95), 1, 5)
-		assert.Equal(t, confirm, judgeCalls(t, 2*defaultSettle, first, later)[1].safety, n)
+		assert.Equal(t, confirm, judgeCalls(t, 2*xSettle, first, later)[1].safety, n)
 	}
 }
 
@@ -95,10 +95,10 @@ func TestLatePartOfAnInnerRun(t *testing.T) {
 		inner.add(limitedOf(4, 3).in("inner"), spanID(4), spanID(3), 5, 6)
 		late.add(shownText(5, 3).in("inner"), spanID(5), spanID(3), 7, 8)
 		outer(last, counted)
-		got := judgeCalls(t, 2*defaultSettle, inner.clone(), late.clone(), last.clone())
+		got := judgeCalls(t, 2*xSettle, inner.clone(), late.clone(), last.clone())
 		assert.Equal(t, semconv.RetryReasonVisibleOutput, got[1].reason, "counted %v", counted)
 		outer(late, counted)
-		got = judgeCalls(t, 2*defaultSettle, inner, late)
+		got = judgeCalls(t, 2*xSettle, inner, late)
 		assert.Equal(t, semconv.RetryReasonVisibleOutput, got[1].reason, "in one call, counted %v", counted)
 	}
 }

@@ -80,7 +80,7 @@ func TestCompleteInAnyOrder(t *testing.T) {
 func TestMissingChild(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 2, 0))
-	h.pass(t, defaultMaxHold-1)
+	h.pass(t, xMaxHold-1)
 	require.Empty(t, h.sink.AllTraces())
 	h.pass(t, 1)
 	out := h.out()
@@ -95,9 +95,9 @@ func TestMissingChild(t *testing.T) {
 func TestRunEnded(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, agentSpan(1, 0, 0, 3))
-	h.pass(t, defaultSettle/2)
+	h.pass(t, xSettle/2)
 	h.consume(t, chatSpan(2, 1, 0.1, 1).finished("max_tokens"))
-	h.pass(t, defaultSettle/2-1)
+	h.pass(t, xSettle/2-1)
 	require.Empty(t, h.sink.AllTraces())
 	h.pass(t, 1)
 	out := h.out()
@@ -179,7 +179,7 @@ func TestNoRunSpan(t *testing.T) {
 	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(4)]).outcome, "it is alone, and no run")
 	h.pass(t, time.Second)
 	h.consume(t, otherSpan(1, 0, 0, 3)) // the parent, and a root
-	h.pass(t, defaultMaxHold-time.Second)
+	h.pass(t, xMaxHold-time.Second)
 	out = spansOf(h.out())
 	require.Len(t, out, 4)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerHoldExpired}, verdictOf(out[spanID(3)]))
@@ -201,7 +201,7 @@ func TestRunMayStillCome(t *testing.T) {
 			for _, s := range spans {
 				h.consume(t, s)
 			}
-			h.pass(t, defaultMaxHold)
+			h.pass(t, xMaxHold)
 			out := spansOf(h.out())
 			require.Len(t, out, len(spans))
 			assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(out[spanID(2)]))
@@ -210,7 +210,7 @@ func TestRunMayStillCome(t *testing.T) {
 			h.sink.Reset()
 			h.pass(t, time.Minute)
 			h.consume(t, agentSpan(1, 0, 0, 90))
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerRunEnded},
 				verdictOf(spansOf(h.out())[spanID(1)]), "judged on the facts of the span that went before")
 			assert.Equal(t, telemetry.Load{}, h.Load())
@@ -275,7 +275,7 @@ func TestMemory(t *testing.T) {
 			cfg.MaxHeldBytes = 10 * size
 			h := newHarness(t, cfg, nil)
 			core, logs := observer.New(zap.WarnLevel)
-			h.classifier.Telemetry.Logger = zap.New(core)
+			h.inside.Telemetry.Logger = zap.New(core)
 			const traces = 100
 			var specs []spanSpec
 			for i := range traces {
@@ -330,14 +330,14 @@ func TestFactsForgotten(t *testing.T) {
 	for i := range 100 {
 		h.consume(t, requestSpan(byte(i+2), 1, float64(i), float64(i)+0.5).answered("stop", answer))
 	}
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	assert.Equal(t, 100, h.out().SpanCount())
 	assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 	forgotten, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	require.NoError(t, err)
 	assert.Greater(t, total(t, forgotten), int64(50))
 
-	h.pass(t, defaultRunTimeout)
+	h.pass(t, xRunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load(), "no run waits for ever")
 }
 
@@ -350,16 +350,16 @@ func TestAllFactsForgotten(t *testing.T) {
 		return requestSpan(id, 1, from, from+0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
 	}
 	h.consume(t, requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	require.Equal(t, telemetry.Load{}, h.Load())
 	h.consume(t, refused(3, 40))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	run := runSpan(1, 0, 80, 0, 0).failed("429")
 	run.attrs = slices.DeleteFunc(run.attrs, func(kv attribute.KeyValue) bool {
 		return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
 	})
 	h.consume(t, refused(4, 79), run)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	for id, v := range verdicts(h.out()) {
 		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "span %d: %s", id, v.words())
 	}
@@ -405,37 +405,36 @@ func TestShutdown(t *testing.T) {
 
 	// What still comes is refused, so that it is not lost.
 	err := h.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(5, 1, 0.1, 1).answered("stop", answer)))
-	require.ErrorIs(t, err, errShutdown)
+	require.ErrorContains(t, err, "llm_classify is shut down")
 	assert.False(t, consumererror.IsPermanent(err))
 	h.consume(t, otherSpan(9, 1, 0.1, 0.2))
 	assert.Equal(t, 4, h.out().SpanCount(), "other spans pass")
 }
 
 func TestVerifyShutdown(t *testing.T) {
-	processortest.VerifyShutdown(t, NewFactory(), createDefaultConfig())
+	processortest.VerifyShutdown(t, NewFactory(), NewFactory().CreateDefaultConfig())
 }
 
 // TestTimer runs the processor's own goroutine, on a clock that is moved by hand.
 func TestTimer(t *testing.T) {
 	sink := new(consumertest.TracesSink)
 	c := newManualClock()
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), sink, c)
-	require.NoError(t, err)
+	p := newInside(t, processortest.NewNopSettings(metadata.Type), defaultConfig(), sink, c)
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 
 	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, agentSpan(1, 0, 0, 3))))
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultSettle)) }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(xSettle)) }, 10*time.Second, time.Millisecond,
 		"the timer is set for the run that settles")
 	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(2, 1, 0.1, 1).of(2))))
 	require.Eventually(t, func() bool { return p.Load().Traces == 2 }, 10*time.Second, time.Millisecond)
-	c.advance(defaultSettle)
+	c.advance(xSettle)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 1 }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(worker.PackAfter)) }, 10*time.Second, time.Millisecond,
 		"then for the span that is to be packed")
-	c.advance(worker.PackAfter - defaultSettle)
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultMaxHold)) }, 10*time.Second, time.Millisecond,
+	c.advance(worker.PackAfter - xSettle)
+	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(xMaxHold)) }, 10*time.Second, time.Millisecond,
 		"and then for it to expire")
-	c.advance(defaultMaxHold - worker.PackAfter)
+	c.advance(xMaxHold - worker.PackAfter)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 2 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -50,7 +50,7 @@ func whatIsSaid(t *testing.T, spans ...framed) says {
 	t.Helper()
 	h := newHarness(t, defaultConfig(), nil)
 	require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
-	h.pass(t, 2*defaultMaxHold)
+	h.pass(t, 2*xMaxHold)
 	got := says{}
 	for id, span := range spansOf(h.out()) {
 		got[id[7]] = saidOf(span)

@@ -267,7 +267,7 @@ func TestPython(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), pythonTraces(t, tt.spans)))
-			h.pass(t, defaultSettle)
+			h.pass(t, xSettle)
 			out := h.out()
 			require.Equal(t, len(tt.spans), out.SpanCount())
 			spans := spansOf(out)

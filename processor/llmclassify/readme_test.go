@@ -49,7 +49,7 @@ func TestReadmeConfigurations(t *testing.T) {
 				continue
 			}
 			classifies++
-			cfg := createDefaultConfig().(*Config)
+			cfg := NewFactory().CreateDefaultConfig().(*Config)
 			options, _ := value.(map[string]any)
 			require.NoError(t, confmap.NewFromStringMap(options).Unmarshal(cfg), "block %d", i+1)
 			require.NoError(t, cfg.Validate(), "block %d", i+1)
@@ -80,7 +80,7 @@ func TestReadmeOptions(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (.*?) \\|").FindAllStringSubmatch(table[:strings.Index(table, "```")], -1) {
 		rows[row[1]] = row[2]
 	}
-	defaults := reflect.ValueOf(createDefaultConfig()).Elem()
+	defaults := reflect.ValueOf(NewFactory().CreateDefaultConfig()).Elem()
 	for i := range defaults.NumField() {
 		option := defaults.Type().Field(i).Tag.Get("mapstructure")
 		if option == "-" { // programs alone set it

@@ -34,7 +34,7 @@ func (h *harness) withoutMemory(t *testing.T, td ptrace.Traces) error {
 	t.Helper()
 	h.Budget.Add(h.Tenants.Others, int(h.Budget.Limit))
 	h.Budget.AddWaiting(1)
-	err := h.classifier.ConsumeTraces(t.Context(), td)
+	err := h.inside.ConsumeTraces(t.Context(), td)
 	h.Budget.Add(h.Tenants.Others, -int(h.Budget.Limit))
 	h.Budget.AddWaiting(-1)
 	h.settle(t.Context())
@@ -42,7 +42,7 @@ func (h *harness) withoutMemory(t *testing.T, td ptrace.Traces) error {
 }
 
 // firstVerdict is the verdict on the first span, which is out.
-func (h *harness) firstVerdict(t *testing.T) verdict {
+func firstVerdict(t *testing.T, h *harness) verdict {
 	t.Helper()
 	s, out := spansOf(h.out())[spanID(1)]
 	require.True(t, out, "it still waits")
@@ -67,14 +67,14 @@ func TestUncountedRunWaitsForARefusedCall(t *testing.T) {
 			for _, call := range calls {
 				call(h)
 			}
-			h.pass(t, defaultMaxHold/2)
+			h.pass(t, xMaxHold/2)
 			require.Zero(t, next.SpanCount(), "%s: its sender still has a span of it", name)
 			if again {
 				h.consume(t, shownBefore(1))
 			}
-			h.passStepwise(t, 2*defaultMaxHold)
-			assert.Equal(t, confirm, h.firstVerdict(t).safety, name)
-			if v := h.firstVerdict(t); again {
+			h.passStepwise(t, 2*xMaxHold)
+			assert.Equal(t, confirm, firstVerdict(t, h).safety, name)
+			if v := firstVerdict(t, h); again {
 				assert.Contains(t, []semconv.Trigger{trigger, semconv.TriggerHoldExpired}, v.trigger, name)
 			}
 			assert.Equal(t, telemetry.Load{}, h.Load())
@@ -87,14 +87,14 @@ func TestRefusedCallConcernsUncountedRunsOfItsTraceAlone(t *testing.T) {
 	h, _ := newFlakyHarness(t, defaultConfig())
 	h.refuse(t, shownBefore(1).of(2))
 	h.consume(t, uncountedRun(1, 2)...)
-	h.pass(t, defaultSettle)
-	assert.Equal(t, safe, h.firstVerdict(t).safety)
+	h.pass(t, xSettle)
+	assert.Equal(t, safe, firstVerdict(t, h).safety)
 
 	h, _ = newFlakyHarness(t, defaultConfig())
 	h.refuse(t, limitedOf(2, 1))
 	h.consume(t, limitedOf(2, 1), runSpan(1, 0, 5, 1, 0).failed("429"))
-	assert.Equal(t, semconv.TriggerComplete, h.firstVerdict(t).trigger)
-	assert.Equal(t, safe, h.firstVerdict(t).safety)
+	assert.Equal(t, semconv.TriggerComplete, firstVerdict(t, h).trigger)
+	assert.Equal(t, safe, firstVerdict(t, h).safety)
 }
 
 // Of more refused calls than there is memory for, any may have had a part of a run.
@@ -108,8 +108,8 @@ func TestForgottenRefusedCallsConcernEveryRun(t *testing.T) {
 	}
 	require.LessOrEqual(t, h.Tables()[telemetry.JudgedTable], 32<<10)
 	h.consume(t, uncountedRun(0, 2)...)
-	h.passStepwise(t, 2*defaultMaxHold)
-	assert.Equal(t, confirm, h.firstVerdict(t).safety)
+	h.passStepwise(t, 2*xMaxHold)
+	assert.Equal(t, confirm, firstVerdict(t, h).safety)
 }
 
 // If the next consumer mutates spans, those that it refuses are not kept, and the sender repeats the call: held spans
@@ -128,14 +128,14 @@ func TestLLMSpansOfARepeatedCallCountOnce(t *testing.T) {
 		h, next := newFlakyHarness(t, defaultConfig())
 		td := func() []spanSpec { return append(slices.Clip(specs), otherSpan(90, 0, 0, 1).of(9)) }
 		next.fail, next.mutates = down, true
-		require.ErrorIs(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, td()...)), errDown, name)
+		require.ErrorIs(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, td()...)), errDown, name)
 		next.fail = nil
 		h.settle(t.Context())
 		h.consume(t, td()...)
-		h.passStepwise(t, 2*defaultMaxHold+2*defaultRunTimeout)
+		h.passStepwise(t, 2*xMaxHold+2*xRunTimeout)
 		once := newHarness(t, defaultConfig(), nil)
 		once.consume(t, td()...)
-		once.passStepwise(t, 2*defaultMaxHold+2*defaultRunTimeout)
+		once.passStepwise(t, 2*xMaxHold+2*xRunTimeout)
 		added := once.out().SpanCount() - len(specs) - 1 // for a run whose span never came
 		assert.Equal(t, len(specs)+tt.held+1+added, h.out().SpanCount(), name)
 		want, got := outcomeOf(once.out()), outcomeOf(h.out())

@@ -29,7 +29,7 @@ func heapInUse() int {
 }
 
 // bytes is what the disk has.
-func (d *disk) bytes() (sum int) {
+func bytesOn(d *disk) (sum int) {
 	for _, value := range d.content {
 		sum += len(value)
 	}
@@ -47,13 +47,13 @@ func TestReplayedFactsTakeNoMoreMemory(t *testing.T) {
 		eachSpan(td, func(s ptrace.Span) { s.SetTraceID(pcommon.TraceID{1, byte(n), byte(n >> 8)}) })
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	}
-	h.pass(t, defaultMaxHold)
-	before, now := heapInUse()-empty-d.bytes(), h.clock.Now()
+	h.pass(t, xMaxHold)
+	before, now := heapInUse()-empty-bytesOn(d), h.clock.Now()
 	runtime.KeepAlive(h)
 
 	h = newHarnessOn(t, d, defaultConfig(), next, now)
-	h.pass(t, defaultMaxHold)
-	assert.Less(t, heapInUse()-empty-d.bytes(), 4*before+1<<20)
+	h.pass(t, xMaxHold)
+	assert.Less(t, heapInUse()-empty-bytesOn(d), 4*before+1<<20)
 	runtime.KeepAlive(h)
 }
 
@@ -71,7 +71,7 @@ func TestStoredSizeOfManyScopes(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
-	assert.Less(t, d.bytes(), 2*sent)
+	assert.Less(t, bytesOn(d), 2*sent)
 }
 
 // A call that cannot be read after a restart may have shown text: no run that began before is
@@ -91,7 +91,7 @@ func TestUnreadableCallIsMissing(t *testing.T) {
 		h.pass(t, 10*time.Minute)
 		end := h.clock.Now().Sub(t0).Seconds()
 		h.consume(t, uncountedRun(0, end)...)
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		return verdicts(h.out())[1]
 	}
 	require.Equal(t, confirm, judged(func(*disk) {}, 0).safety)
@@ -112,7 +112,7 @@ func TestRefusedBeforeRestart(t *testing.T) {
 		h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
 		h.pass(t, wait)
 		h.consume(t, uncountedRun(0, wait.Seconds())...)
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		assert.Equal(t, want, verdicts(h.out())[1].safety == confirm, wait)
 	}
 }
@@ -131,7 +131,7 @@ func TestReplayedTenantOfAnyBytes(t *testing.T) {
 	h = newHarnessOn(t, d, cfg, next, h.clock.Now())
 	h.pass(t, 10*time.Minute)
 	send(uncountedRun(0, 600)...)
-	h.pass(t, defaultSettle)
+	h.pass(t, xSettle)
 	h.sink = &next.TracesSink
 	assert.Equal(t, confirm, verdicts(h.out())[1].safety)
 }
@@ -146,7 +146,7 @@ func TestUnrecognisedIsRefusedAtReplay(t *testing.T) {
 			h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 			h, next := newFlakyHarness(t, defaultConfig())
-			h.reader.Registry = dialect.NewRegistry()
+			h.Reader.Registry = dialect.NewRegistry()
 			next.fail = func(ptrace.Traces) error { return err }
 			h.openOn(t, d)
 			h.settle(t.Context())
@@ -155,7 +155,7 @@ func TestUnrecognisedIsRefusedAtReplay(t *testing.T) {
 			permanent := consumererror.IsPermanent(err)
 			assert.Equal(t, !permanent, next.SpanCount() == 1)
 			assert.Empty(t, d.entries())
-			counts := h.classifier.Telemetry.Flow.Now()
+			counts := h.inside.Telemetry.Flow.Now()
 			assert.Equal(t, 1, counts.Replayed)
 			assert.Equal(t, permanent, counts.Lost == 1)
 			assert.Zero(t, counts.Held)

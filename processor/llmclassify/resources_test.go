@@ -48,7 +48,7 @@ func TestLargeResources(t *testing.T) {
 		assert.Len(t, v.Str(), large, "the spans have all")
 	}
 
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	h.Origins.Rotate(h.clock.advance(cfg.MaxHold))
 	h.Origins.Rotate(h.clock.advance(cfg.MaxHold))
 	assert.Equal(t, telemetry.Load{}, h.Load())

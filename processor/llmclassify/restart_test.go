@@ -92,8 +92,7 @@ func TestNoVerdictDuringReplay(t *testing.T) {
 	clock, sink := newManualClock(), new(consumertest.TracesSink)
 	clock.advance(10 * time.Second)
 	set := processortest.NewNopSettings(metadata.Type)
-	p, err := newClassifier(set, cfg, sink, clock)
-	require.NoError(t, err)
+	p := newInside(t, set, cfg, sink, clock)
 	done := make(chan error)
 	go func() { done <- p.Start(t.Context(), hostWith{id: slow}) }()
 	<-slow.reads
@@ -104,11 +103,11 @@ func TestNoVerdictDuringReplay(t *testing.T) {
 	close(slow.letGo)
 	require.NoError(t, <-done)
 	l := p.Shards[0].Lane(p.Tenants.Others)
-	for sink.SpanCount() == 0 && (!l.Inbox.Empty() || !clock.waitsUntil(clock.Now().Add(defaultSettle))) {
+	for sink.SpanCount() == 0 && (!l.Inbox.Empty() || !clock.waitsUntil(clock.Now().Add(xSettle))) {
 		runtime.Gosched()
 	}
 	assert.Empty(t, sink.AllTraces(), "it has not settled here")
-	clock.advance(defaultSettle)
+	clock.advance(xSettle)
 	for sink.SpanCount() < 3 {
 		runtime.Gosched()
 	}
@@ -145,14 +144,14 @@ func TestDowntime(t *testing.T) {
 		h := restart(t, uncountedRun(0, 1)...)
 		h.pass(t, time.Second)
 		h.consume(t, shownBefore(0))
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		got := verdicts(h.out())
 		assert.Equal(t, semconv.RetryReasonVisibleOutput, got[1].reason)
 		assert.Greater(t, got[1].safety, safe)
 	})
 	t.Run("its parts come later", func(t *testing.T) {
 		h := restart(t, uncountedRun(0, 1)...)
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		got := verdicts(h.out())
 		assert.Equal(t, semconv.TriggerRunEnded, got[1].trigger)
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, got[1].reason)
@@ -165,14 +164,14 @@ func TestDowntime(t *testing.T) {
 	})
 	t.Run("what was above them is not known any more", func(t *testing.T) {
 		h := restart(t, uncountedRun(0, 60)[1])
-		h.pass(t, 2*defaultMaxHold)
+		h.pass(t, 2*xMaxHold)
 		h.consume(t, uncountedRun(0, 60)[0])
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
 	})
 	t.Run("its request goes early", func(t *testing.T) {
 		h := restart(t, uncountedRun(0, 60)[1])
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		got := verdicts(h.out())[2]
 		assert.Equal(t, semconv.TriggerHoldExpired, got.trigger)
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, got.reason)
@@ -182,7 +181,7 @@ func TestDowntime(t *testing.T) {
 		h := newHarnessOn(t, newDisk(), defaultConfig(), nil, t0.Add(down))
 		h.pass(t, after)
 		h.consume(t, uncountedRun(from, to)...)
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		return verdicts(h.out())[1]
 	}
 	t.Run("began before", func(t *testing.T) {
@@ -203,16 +202,14 @@ func TestDowntime(t *testing.T) {
 func TestRestartWithoutStorage(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.clock.advance(10 * time.Second)
-	require.NoError(t, h.Start(t.Context(), nil))
-	close(h.quit) // its shards are driven by hand
-	h.classifier.work.Wait()
+	require.NoError(t, h.Begin(t.Context(), h.Reader, h.Callers))
 	for trace := range byte(3) {
-		h.pass(t, defaultMaxHold)
+		h.pass(t, xMaxHold)
 		h.sink.Reset()
 		for _, s := range uncountedRun(0, 12) {
 			h.consume(t, s.of(trace+1))
 		}
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, verdicts(h.out())[1].reason)
 	}
 }
@@ -259,7 +256,7 @@ func TestShutdownBeforeSettle(t *testing.T) {
 		run := runSpan(1, 0, 1, 2, 0)
 		h := newHarness(t, defaultConfig(), nil)
 		h.consume(t, empty, uncountedRun(0, 1)[1], run)
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		want := verdicts(h.out())[1]
 		require.Equal(t, safe, want.safety)
 		got := stop(t, empty, uncountedRun(0, 1)[1], run)[1]
@@ -297,7 +294,7 @@ func TestMarksAreForgotten(t *testing.T) {
 		for _, s := range uncountedRun(from, to) {
 			h.consume(t, s.of(trace))
 		}
-		h.pass(t, defaultSettle)
+		h.pass(t, xSettle)
 		return verdicts(h.out())[1]
 	}
 	assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, judged(h, 1, 0, 61).reason)

@@ -40,12 +40,12 @@ func TestSameID(t *testing.T) {
 				h := newHarness(t, defaultConfig(), nil)
 				for _, call := range calls {
 					if call == nil {
-						h.pass(t, defaultMaxHold) // what is here goes, and its facts stay
+						h.pass(t, xMaxHold) // what is here goes, and its facts stay
 						continue
 					}
 					h.consume(t, call...)
 				}
-				h.pass(t, defaultMaxHold+time.Millisecond)
+				h.pass(t, xMaxHold+time.Millisecond)
 				got := verdicts(h.out())[1]
 				assert.Equal(t, tt.safety, got.safety)
 				assert.Equal(t, tt.reason, got.reason)

@@ -97,7 +97,7 @@ func TestSizing(t *testing.T) {
 				assert.InDelta(t, 2, loose/held, 0.5)
 			}
 
-			h.pass(t, defaultMaxHold-worker.PackAfter)
+			h.pass(t, xMaxHold-worker.PackAfter)
 			require.Zero(t, h.Load().Bytes)
 			require.Equal(t, n, h.sink.SpanCount())
 			h.sink.Reset()

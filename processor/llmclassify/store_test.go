@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -126,10 +127,10 @@ func (h *harness) openOn(t *testing.T, d *disk) {
 func (h *harness) openBy(t *testing.T, d *disk, work func()) {
 	t.Helper()
 	var err error
-	h.Store.Journal, err = journal.Open(t.Context(), diskClient{d}, h.classifier.Telemetry.Logger)
+	h.Store.Journal, err = journal.Open(t.Context(), diskClient{d}, h.inside.Telemetry.Logger)
 	require.NoError(t, err)
 	replayed := make(chan error)
-	go func() { replayed <- h.Begin(t.Context(), h.reader, h.callers) }()
+	go func() { replayed <- h.Begin(t.Context(), h.Reader, h.Callers) }()
 	for { // the shards have room for some calls only
 		select {
 		case err := <-replayed:
@@ -149,7 +150,7 @@ func TestKilled(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	h.consume(t, requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), otherSpan(9, 1, 0.1, 0.2))
-	h.pass(t, defaultMaxHold) // it goes; its facts stay
+	h.pass(t, xMaxHold) // it goes; its facts stay
 	require.Len(t, spansOf(h.out()), 2)
 	h.consume(t, requestSpan(3, 1, 31, 32).with(semconv.RequestAttempt(2)).answered("stop", answer))
 	h.consume(t, finishedRun(2)...) // judged: nothing of it comes back
@@ -160,7 +161,7 @@ func TestKilled(t *testing.T) {
 	assert.Equal(t, 1, h.Load().Traces)
 	at, ok := h.nextDue()
 	require.True(t, ok)
-	assert.Equal(t, t0.Add(defaultMaxHold), at, "the time of what is held goes on")
+	assert.Equal(t, t0.Add(xMaxHold), at, "the time of what is held goes on")
 	h.consume(t, runSpan(1, 0, 33, 2, 0))
 	got := verdicts(h.out())
 	require.Len(t, got, 2, "what had gone before does not come again")
@@ -230,7 +231,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			now = h.clock.Now()
 		}
 		h := newHarnessOn(t, d, cfg, sink, now)
-		h.pass(t, defaultRunTimeout)
+		h.pass(t, xRunTimeout)
 		runs := map[string]int{}
 		for _, td := range sink.AllTraces() {
 			for _, rs := range td.ResourceSpans().All() {
@@ -256,7 +257,7 @@ func TestStorageFails(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	var events []*componentstatus.Event
-	h.classifier.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
+	h.inside.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
 	h.consume(t, requestSpan(3, 1, 1, 2).answered("stop", answer))
 	before := h.Load()
 	d.fail = storage.ErrStorageFull
@@ -296,7 +297,7 @@ func TestStatusOfNext(t *testing.T) {
 	cfg.Shards = 4
 	h := newHarness(t, cfg, next)
 	var events []componentstatus.Status
-	h.classifier.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
+	h.inside.Telemetry.Health.Start(reporter(func(e *componentstatus.Event) { events = append(events, e.Status()) }))
 	for trace := range byte(20) {
 		h.heldRun(t, trace+1)
 	}
@@ -358,11 +359,11 @@ func TestFactsForgottenWithStorage(t *testing.T) {
 		h.consume(t, requestSpan(byte(i+2), 1, float64(i), float64(i)+0.5).answered("stop", answer))
 	}
 	assert.Len(t, d.entries(), 50)
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	h.consume(t, otherSpan(9, 1, 0, 1), finishedRun(2)[0])
 	kept := slices.DeleteFunc(d.entries(), func(key string) bool { return strings.HasPrefix(key, "states.") })
 	assert.Less(t, len(kept), 25)
-	h.pass(t, defaultRunTimeout+defaultMaxHold)
+	h.pass(t, xRunTimeout+xMaxHold)
 	assert.Empty(t, d.entries())
 }
 
@@ -426,7 +427,7 @@ func TestPartlyRefusedAndKilled(t *testing.T) {
 						acknowledged = append(acknowledged, spanKey{traceID(max(s.trace, 1)), spanID(s.id)})
 					}
 				}
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				for range g.IntN(3) {
 					h.pass(t, forward.MaxRetry)
 				}
@@ -434,7 +435,7 @@ func TestPartlyRefusedAndKilled(t *testing.T) {
 				before, waits := outcomeOf(h.out()), h.lane().Forwarder.Waits()
 
 				again := newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
-				again.pass(t, defaultMaxHold)
+				again.pass(t, xMaxHold)
 				after := outcomeOf(again.out())
 				for _, key := range acknowledged {
 					assert.Positive(t, len(before[key])+len(after[key]), "%s is lost", key.id)
@@ -455,11 +456,11 @@ func TestUnrecognisedAtReplay(t *testing.T) {
 	d := newDisk()
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	h.consume(t, requestSpan(3, 1, 0.1, 1).answered("stop", answer))
 
 	h = newHarness(t, defaultConfig(), nil)
-	h.reader.Registry = dialect.NewRegistry()
+	h.Reader.Registry = dialect.NewRegistry()
 	h.openOn(t, d)
 	out := spansOf(h.out())
 	require.Len(t, out, 2)
@@ -474,13 +475,12 @@ func (h hostWith) GetExtensions() map[component.ID]component.Component { return 
 // The storage extension is found by its name, and what is wrong with it is said.
 func TestStart(t *testing.T) {
 	id := component.MustNewID("file_storage")
-	start := func(host component.Host) (*classifier, error) {
+	start := func(host component.Host) (*inside, error) {
 		cfg := defaultConfig()
 		cfg.Storage = &id
 		set := processortest.NewNopSettings(metadata.Type)
 		set.ID = component.MustNewIDWithName("llm_classify", "x")
-		p, err := newClassifier(set, cfg, consumertest.NewNop(), clock.System{})
-		require.NoError(t, err)
+		p := newInside(t, set, cfg, consumertest.NewNop(), clock.System{})
 		return p, p.Start(t.Context(), host)
 	}
 	d := newDisk()
@@ -505,15 +505,15 @@ func TestStart(t *testing.T) {
 	require.NoError(t, p.Shutdown(t.Context()))
 	assert.Empty(t, d.entries())
 
-	several := newInstances()
+	several := NewFactory()
+	var last processor.Traces
 	for range 2 {
 		cfg := defaultConfig()
 		cfg.Storage = &id
-		p, err = newClassifier(processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop(), clock.System{})
+		last, err = several.CreateTraces(t.Context(), processortest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop())
 		require.NoError(t, err)
-		several.add(p)
 	}
-	require.ErrorContains(t, p.Start(t.Context(), hostWith{id: d}), `"llm_classify" is in several pipelines and has a storage`)
+	require.ErrorContains(t, last.Start(t.Context(), hostWith{id: d}), `"llm_classify" is in several pipelines and has a storage`)
 
 	_, err = start(componenttest.NewNopHost())
 	require.ErrorContains(t, err, `storage extension "file_storage" not found`)
@@ -551,6 +551,6 @@ func TestMetadataKeys(t *testing.T) {
 	as("d", finishedRun(4)[1])
 	assert.Equal(t, []string{"a", "b", "a", "c", "a", "d"}, next.tenants)
 	assert.Equal(t, 8, next.SpanCount())
-	h.passStepwise(t, 2*defaultMaxHold+2*defaultRunTimeout) // a span of run 3 came again with one of run 4
+	h.passStepwise(t, 2*xMaxHold+2*xRunTimeout) // a span of run 3 came again with one of run 4
 	assert.Empty(t, d.entries())
 }

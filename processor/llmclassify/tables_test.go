@@ -15,7 +15,7 @@ import (
 )
 
 // turns lets the shards work until there is nothing to do.
-func (h *harness) turns(t *testing.T) {
+func turns(t *testing.T, h *harness) {
 	t.Helper()
 	for _, s := range h.Shards {
 		for s.Turn(t.Context()) {
@@ -44,8 +44,8 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 		one.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 		evidence.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 	}
-	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
-	h.turns(t)
+	require.NoError(t, h.inside.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+	turns(t, h)
 	for range runs {
 		*trace++
 		l := h.Pool.Lane(h.Tenants.Named(tenant), numbered(*trace))

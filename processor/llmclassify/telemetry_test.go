@@ -62,14 +62,14 @@ func TestTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(h.Load().Bytes), held.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
 
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	metadatatest.AssertEqualProcessorLlmClassifyTracesHeld(t, h.telemetry, points(1), ignore) // its facts
 	metadatatest.AssertEqualProcessorLlmClassifyBytesHeld(t, h.telemetry, points(0), ignore)
 	times, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_hold_time")
 	require.NoError(t, err)
 	for _, point := range times.Data.(metricdata.Histogram[float64]).DataPoints {
 		if trigger, _ := point.Attributes.Value("trigger"); trigger.AsString() == semconv.TriggerHoldExpired.String() {
-			require.InDelta(t, defaultMaxHold.Seconds(), point.Sum, 1e-9)
+			require.InDelta(t, xMaxHold.Seconds(), point.Sum, 1e-9)
 			return
 		}
 	}
@@ -118,9 +118,9 @@ func TestSpansAddUp(t *testing.T) {
 	h.consume(t, finishedRun(2)[0], otherSpan(9, 1, 0.1, 0.2))
 	want(map[string]int64{"in": 4, "passed": 1, "taken": 3, "held": 1, "forwarded": 2})
 
-	h.pass(t, defaultMaxHold)
+	h.pass(t, xMaxHold)
 	want(map[string]int64{"held": 0, "forwarded": 3, "added": 0})
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	want(map[string]int64{"held": 0, "forwarded": 4, "added": 1})
 
 	next.fail = down
@@ -159,9 +159,8 @@ func TestInstancesAddUp(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	set := processortest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
-	other, err := newClassifier(set, defaultConfig(), h.sink, h.clock)
-	require.NoError(t, err)
-	second := &harness{classifier: other, clock: h.clock, sink: h.sink, telemetry: h.telemetry}
+	other := newInside(t, set, defaultConfig(), h.sink, h.clock)
+	second := &harness{inside: other, clock: h.clock, sink: h.sink, telemetry: h.telemetry}
 	h.consume(t, finishedRun(1)[0])
 	second.consume(t, finishedRun(1)[0])
 	n := addsUp(t, h.telemetry)

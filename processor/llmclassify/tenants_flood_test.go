@@ -199,7 +199,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 			b := s.Lane(h.Tenants.Named("honest")).Inbox
 			require.True(t, b.Places.TryAcquire(b.Room/worker.MaxDeliveries), "the call of run %d would wait", i)
 			b.Places.Release(b.Room / worker.MaxDeliveries)
-			require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
+			require.NoError(t, h.inside.ConsumeTraces(t.Context(), td))
 		}
 		calls, backlog := 0, 0
 		for i := range runs {
@@ -214,7 +214,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 					break // the call would wait
 				}
 				b.Places.Release(b.Room / 2)
-				require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+				require.NoError(t, h.inside.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 				calls++
 			}
 			waiting := 0
@@ -247,7 +247,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 		}
 		assert.LessOrEqual(t, most, maxWork)
 		t.Logf("%d calls, at most %d looked at in a turn of a lane", calls, most)
-		assert.Zero(t, h.classifier.Telemetry.Flow.Now().Held)
+		assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
 		assert.LessOrEqual(t, h.Load().Bytes, 0)
 		return out.spans
 	}
@@ -281,15 +281,15 @@ func TestTurnsBesideAFlood(t *testing.T) {
 		for n, span := range list.All() {
 			span.SetTraceID(numbered(i<<16 + uint64(n))) //nolint:gosec // not negative
 		}
-		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant("flood", td)))
-		h.turns(t)
+		require.NoError(t, h.inside.ConsumeTraces(t.Context(), ofTenant("flood", td)))
+		turns(t, h)
 	}
 	h.clock.advance(cfg.MaxHold)
 	h.Shards[0].Turn(t.Context())
 	for turn := range 4 {
 		h.sink.Reset()
 		for i := range uint64(worker.MaxDeliveries) {
-			h.sendTraces(t, "honest", uint64(turn)<<32|i, 1) //nolint:gosec // not negative
+			sendTraces(t, h, "honest", uint64(turn)<<32|i, 1) //nolint:gosec // not negative
 		}
 		h.Shards[0].Turn(t.Context())
 		require.True(t, h.Shards[0].Lane(h.Tenants.Named("honest")).Inbox.Empty(), "the next call would wait")

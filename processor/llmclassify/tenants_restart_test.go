@@ -12,7 +12,7 @@ import (
 )
 
 // sendTraces sends a call of a tenant with a request in each of n traces.
-func (h *harness) sendTraces(t *testing.T, tenant string, first uint64, n int) {
+func sendTraces(t *testing.T, h *harness, tenant string, first uint64, n int) {
 	t.Helper()
 	td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
 	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
@@ -22,7 +22,7 @@ func (h *harness) sendTraces(t *testing.T, tenant string, first uint64, n int) {
 	for i, span := range spans.All() {
 		span.SetTraceID(numbered(first + uint64(i))) //nolint:gosec // not negative
 	}
-	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+	require.NoError(t, h.inside.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 }
 
 // A tenant whose facts take all the room at once, before or after a restart, takes none of what
@@ -40,16 +40,16 @@ func TestFactsBesideAFlood(t *testing.T) {
 				assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 			}
 			for i := range uint64(runs) {
-				h.sendTraces(t, "honest", i, 1)
+				sendTraces(t, h, "honest", i, 1)
 				turn()
 			}
 			h.clock.advance(cfg.MaxHold)
-			h.turns(t)
+			turns(t, h)
 			require.Equal(t, runs, h.sink.SpanCount(), "they went out early")
 			require.Equal(t, runs, h.Shards[0].Lane(h.Tenants.Named("honest")).Buffer.Traces())
-			h.sendTraces(t, "flood", more, 2000)
+			sendTraces(t, h, "flood", more, 2000)
 			for i := range uint64(runs) {
-				h.sendTraces(t, "honest", runs+i, 1)
+				sendTraces(t, h, "honest", runs+i, 1)
 				turn()
 			}
 			outcomes := honestOutcomes{}
@@ -58,18 +58,18 @@ func TestFactsBesideAFlood(t *testing.T) {
 				h = newHarness(t, cfg, nil)
 				h.clock.advance(cfg.MaxHold)
 				h.openBy(t, d, turn)
-				h.turns(t)
+				turns(t, h)
 			}
 			h.clock.advance(cfg.MaxHold)
 			for i := range uint64(runs) { // what has come late is no reason to forget others
-				h.sendTraces(t, "honest", 2*runs+i, 1)
+				sendTraces(t, h, "honest", 2*runs+i, 1)
 				turn()
 			}
-			h.turns(t)
+			turns(t, h)
 			assert.Positive(t, h.Shards[0].Lane(h.Tenants.Named("flood")).Buffer.Traces(), "it has a part of the room, too")
 			for range 3 {
 				h.clock.advance(cfg.RunTimeout)
-				h.turns(t)
+				turns(t, h)
 			}
 			outcomes.add(h.out())
 			for i := range uint64(3 * runs) {

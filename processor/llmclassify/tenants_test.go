@@ -71,8 +71,8 @@ func TestTenantsAreJudgedApart(t *testing.T) {
 			cfg.Shards = shards
 			h := newHarness(t, cfg, nil)
 			play(h)
-			h.pass(t, defaultMaxHold)
-			h.pass(t, 2*defaultRunTimeout)
+			h.pass(t, xMaxHold)
+			h.pass(t, 2*xRunTimeout)
 			found := 0
 			for _, rs := range h.out().ResourceSpans().All() {
 				if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != "a" {
@@ -117,7 +117,7 @@ func TestTenantsShareMemory(t *testing.T) {
 		trace++
 		td := ofTenant(tenant, tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)))
 		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(trace))
-		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
+		require.NoError(t, h.inside.ConsumeTraces(t.Context(), td))
 		for h.Shards[0].Turn(t.Context()) {
 		}
 		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
@@ -203,6 +203,6 @@ func TestManyTenants(t *testing.T) {
 		lanes++
 	}
 	assert.Equal(t, tenant.Max+1, lanes)
-	h.pass(t, 2*defaultRunTimeout)
+	h.pass(t, 2*xRunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }

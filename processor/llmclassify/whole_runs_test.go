@@ -87,8 +87,7 @@ func TestRunIsJudgedOnceHoweverOftenItComes(t *testing.T) {
 	require.NoError(t, err)
 	cfg := defaultConfig()
 	cfg.Shards = 2
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, clock.System{})
-	require.NoError(t, err)
+	p := newInside(t, processortest.NewNopSettings(metadata.Type), cfg, next, clock.System{})
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 	const senders, traces = 4, 200
 	var all sync.WaitGroup
@@ -162,7 +161,7 @@ func TestWholeInferredRunOfOneSource(t *testing.T) {
 				}
 				h.consume(t, tt.spans...)
 				assert.Equal(t, one && tt.atOnce, h.sink.SpanCount() == len(tt.spans), "one source: %v", one)
-				h.pass(t, defaultMaxHold)
+				h.pass(t, xMaxHold)
 				require.Equal(t, len(tt.spans), h.sink.SpanCount())
 				of := map[pcommon.SpanID]verdict{}
 				for id, span := range spansOf(h.out()) {
