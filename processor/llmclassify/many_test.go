@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"encoding/binary"
@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -28,14 +28,14 @@ func TestManyTraces(t *testing.T) {
 	if testing.Short() || race.Enabled {
 		many = 10_000
 	}
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.MaxHeldBytes = 1 << 30
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	const calls = 1000
 	number := uint64(0)
 	for range many / calls {
 		td := ptrace.NewTraces()
-		template := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)).ResourceSpans().At(0)
+		template := harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)).ResourceSpans().At(0)
 		template.CopyTo(td.ResourceSpans().AppendEmpty())
 		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 		spans.EnsureCapacity(calls)
@@ -44,17 +44,17 @@ func TestManyTraces(t *testing.T) {
 		}
 		for _, span := range spans.All() {
 			number++
-			span.SetTraceID(numbered(number))
+			span.SetTraceID(harness.NthTraceID(number))
 		}
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
-		h.clock.advance(time.Microsecond)
+		h.Clock.Advance(time.Microsecond)
 	}
 	require.Equal(t, many, h.Load().Traces)
-	require.Empty(t, h.sink.AllTraces())
+	require.Empty(t, h.Sink.AllTraces())
 	t.Logf("%d bytes a span, as estimated", h.Load().Bytes/many)
 
-	now := h.clock.advance(xMaxHold)
-	s := h.lane()
+	now := h.Clock.Advance(harness.MaxHold)
+	s := h.Lane()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var longest, busiest time.Duration
@@ -79,39 +79,33 @@ func TestManyTraces(t *testing.T) {
 	}
 
 	next := uint64(0)
-	for _, td := range h.sink.AllTraces() {
+	for _, td := range h.Sink.AllTraces() {
 		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			id := span.TraceID()
 			n := binary.BigEndian.Uint64(id[8:])
 			require.Equal(t, (next/calls)*calls, (n-1)/calls*calls, "in the order in which they came, those of one call in any: "+strconv.FormatUint(n, 10))
-			require.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(span))
+			require.Equal(t, harness.EarlyVerdict(semconv.TriggerHoldExpired), harness.VerdictOf(span))
 			next++
 		}
 	}
 	assert.Equal(t, uint64(many), next)
 }
 
-func numbered(n uint64) (id pcommon.TraceID) {
-	id[0] = 0xcc
-	binary.BigEndian.PutUint64(id[8:], n)
-	return id
-}
-
 // What is held goes at the end, also while many traces of which only facts are kept expire
 // before it.
 func TestShutdownBesideKeptFacts(t *testing.T) {
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.RunTimeout = time.Minute
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	for i := range 2 * worker.MaxDrained {
-		td := tracesOf(t, requestSpan(2, 1, 0.1, 0.4))
-		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(uint64(i)))
+		td := harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 0.4))
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(harness.NthTraceID(uint64(i)))
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	}
-	h.pass(t, 45*time.Second) // they go, and their facts stay for 15 s more
-	require.Equal(t, 2*worker.MaxDrained, h.sink.SpanCount())
-	h.consume(t, requestSpan(2, 1, 0.1, 0.4))
+	h.Pass(t, 45*time.Second) // they go, and their facts stay for 15 s more
+	require.Equal(t, 2*worker.MaxDrained, h.Sink.SpanCount())
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 0.4))
 	require.NoError(t, h.Shutdown(t.Context()))
-	assert.Equal(t, 2*worker.MaxDrained+1, h.sink.SpanCount())
-	assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
+	assert.Equal(t, 2*worker.MaxDrained+1, h.Sink.SpanCount())
+	assert.Zero(t, h.Processor.Telemetry.Flow.Now().Held)
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"encoding/binary"
@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -21,95 +22,95 @@ type traceShape struct {
 	name  string
 	batch int // spans a call
 	// span is the span of this number, 1 to n, and how it refers to others: 0 for none.
-	span func(i, n int) (s spanSpec, id, parent, run int)
+	span func(i, n int) (s harness.Span, id, parent, run int)
 }
 
 // traceShapes are traces that take long to judge where a rule looks at a whole trace again
 // and again.
 var traceShapes = []traceShape{
-	{"requests without a run", 512, func(i, n int) (spanSpec, int, int, int) {
-		return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).finished("stop"), i, n + i, 0
+	{"requests without a run", 512, func(i, n int) (harness.Span, int, int, int) {
+		return harness.ChatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).Finished("stop"), i, n + i, 0
 	}},
-	{"failed requests without a run", 512, func(i, n int) (spanSpec, int, int, int) {
-		return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).failed("ECONNRESET"), i, n + i, 0
+	{"failed requests without a run", 512, func(i, n int) (harness.Span, int, int, int) {
+		return harness.ChatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).Failed("ECONNRESET"), i, n + i, 0
 	}},
 	{"one run", 512, oneRun},
-	{"one run by its parents", 512, func(i, n int) (spanSpec, int, int, int) {
+	{"one run by its parents", 512, func(i, n int) (harness.Span, int, int, int) {
 		s, id, parent, _ := oneRun(i, n)
 		return s, id, parent, 0
 	}},
 	{"open runs, one by one", 1, openRun},
 	{"open runs", 512, openRun},
-	{"runs without end", 512, func(i, n int) (spanSpec, int, int, int) {
+	{"runs without end", 512, func(i, n int) (harness.Span, int, int, int) {
 		at := float64(i) / 1e3
-		return requestSpan(1, 1, at, at+0.4).answered("stop", answer), i, n + i/8, n + i/8
+		return harness.RequestSpan(1, 1, at, at+0.4).Answered("stop", harness.Answer), i, n + i/8, n + i/8
 	}},
-	{"a run without end", 512, func(i, n int) (spanSpec, int, int, int) {
+	{"a run without end", 512, func(i, n int) (harness.Span, int, int, int) {
 		s, id, _, _ := oneRun(i, n+1)
 		return s, id, n + 1, n + 1
 	}},
-	{"a chain", 512, func(i, _ int) (spanSpec, int, int, int) {
-		return chatSpan(1, 0, float64(i)/1e3, 1e3-float64(i)/1e3).finished("stop"), i, i + 1, 0
+	{"a chain", 512, func(i, _ int) (harness.Span, int, int, int) {
+		return harness.ChatSpan(1, 0, float64(i)/1e3, 1e3-float64(i)/1e3).Finished("stop"), i, i + 1, 0
 	}},
-	{"no run, after whole runs", 512, func(i, n int) (spanSpec, int, int, int) {
+	{"no run, after whole runs", 512, func(i, n int) (harness.Span, int, int, int) {
 		const size = 256 // of each run
 		run := (i + size - 1) / size * size
 		switch {
 		case i > n/2/size*size:
-			return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).finished("stop"), i, n + i, 0
+			return harness.ChatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).Finished("stop"), i, n + i, 0
 		case i == run:
-			return runSpan(1, 0, float64(n), size-1, 0), i, 0, 0
+			return harness.RunSpan(1, 0, float64(n), size-1, 0), i, 0, 0
 		default:
-			return requestSpan(1, 1, float64(i)/1e3, float64(i)/1e3+0.4).answered("stop", answer), i, run, run
+			return harness.RequestSpan(1, 1, float64(i)/1e3, float64(i)/1e3+0.4).Answered("stop", harness.Answer), i, run, run
 		}
 	}},
-	{"runs within one another", 512, func(i, _ int) (spanSpec, int, int, int) {
-		return runSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
+	{"runs within one another", 512, func(i, _ int) (harness.Span, int, int, int) {
+		return harness.RunSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
 	}},
-	{"requests beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 0) }},
-	{"requests beside runs beneath a chain", 512, func(i, n int) (spanSpec, int, int, int) { return beneathAChain(i, n, 256) }},
+	{"requests beneath a chain", 512, func(i, n int) (harness.Span, int, int, int) { return beneathAChain(i, n, 0) }},
+	{"requests beside runs beneath a chain", 512, func(i, n int) (harness.Span, int, int, int) { return beneathAChain(i, n, 256) }},
 }
 
 // beneathAChain is one of the spans that pass, which are above all others, one of these runs,
 // which wait for a request, or a request beside them. The first one is a request, too.
-func beneathAChain(i, n, runs int) (spanSpec, int, int, int) {
+func beneathAChain(i, n, runs int) (harness.Span, int, int, int) {
 	const passed = 120
 	at := 1 + float64(i)/1e3
 	switch {
 	case i > 1 && i <= passed:
-		return otherSpan(1, 0, 0, 1000), i, i + 1, 0
+		return harness.OtherSpan(1, 0, 0, 1000), i, i + 1, 0
 	case i == passed+1:
-		return otherSpan(1, 0, 0, 1000), i, n + 1, 0
+		return harness.OtherSpan(1, 0, 0, 1000), i, n + 1, 0
 	case i > 1 && i <= passed+1+runs:
-		return runSpan(1, float64(i)/1e6, 1000, 1, 0), i, 2, 0
+		return harness.RunSpan(1, float64(i)/1e6, 1000, 1, 0), i, 2, 0
 	default:
-		return chatSpan(1, 0, at, at+1).finished("stop"), i, 2, 0
+		return harness.ChatSpan(1, 0, at, at+1).Finished("stop"), i, 2, 0
 	}
 }
 
 // openRun is one of n/2 runs of one request: the requests come first.
-func openRun(i, n int) (spanSpec, int, int, int) {
+func openRun(i, n int) (harness.Span, int, int, int) {
 	half := n / 2
 	if i <= half {
 		at := float64(i) / 1e3
-		return requestSpan(1, 1, at, at+0.4).answered("stop", answer), i, half + i, half + i
+		return harness.RequestSpan(1, 1, at, at+0.4).Answered("stop", harness.Answer), i, half + i, half + i
 	}
 	at := float64(i-half) / 1e3
-	return runSpan(1, at-0.1, at+0.5, 1, 0), i, 2 * n, 0
+	return harness.RunSpan(1, at-0.1, at+0.5, 1, 0), i, 2 * n, 0
 }
 
 // oneRun is one run of requests and tools in turn, whose span comes last.
-func oneRun(i, n int) (spanSpec, int, int, int) {
+func oneRun(i, n int) (harness.Span, int, int, int) {
 	if i == n {
-		return runSpan(1, 0, float64(n), n/2, (n-1)/2), n, 0, 0
+		return harness.RunSpan(1, 0, float64(n), n/2, (n-1)/2), n, 0, 0
 	}
 	at := float64(i) / 1e3
 	if i%2 == 0 {
-		s := toolSpan(1, at, at+0.5, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+		s := harness.ToolSpan(1, at, at+0.5, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 		return s, i, n, n
 	}
-	s := requestSpan(1, 1, at, at+0.4).
-		answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{fmt.Sprintf("call_%d", i+1)}})
+	s := harness.RequestSpan(1, 1, at, at+0.4).
+		Answered("tool_calls", harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{fmt.Sprintf("call_%d", i+1)}})
 	return s, i, n, n
 }
 
@@ -123,13 +124,13 @@ func numberedSpan(i int) (id pcommon.SpanID) {
 func (s *traceShape) calls(tb testing.TB, n int) (calls []ptrace.Traces) {
 	tb.Helper()
 	for i := 1; i <= n; {
-		td := tracesOf(tb, spanSpec{})
+		td := harness.TracesOf(tb, harness.Span{})
 		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 		spans.RemoveIf(func(ptrace.Span) bool { return true })
 		for ; i <= n && spans.Len() < s.batch; i++ {
 			spec, id, parent, run := s.span(i, n)
 			span := spans.AppendEmpty()
-			spec.write(tb, span)
+			spec.Write(tb, span)
 			span.SetSpanID(numberedSpan(id))
 			span.SetParentSpanID(numberedSpan(parent))
 			span.Attributes().Remove(string(semconv.RunIDKey))
@@ -153,12 +154,12 @@ func BenchmarkOneTrace(b *testing.B) {
 				var spent, longest time.Duration
 				for b.Loop() {
 					b.StopTimer()
-					h := newHarness(b, defaultConfig(), consumertest.NewNop())
+					h := harness.New(b, harness.DefaultConfig(), consumertest.NewNop())
 					calls := shape.calls(b, n)
 					b.StartTimer()
 					begin, _ := threadTime()
 					work := func(pass time.Duration) {
-						h.clock.advance(pass)
+						h.Clock.Advance(pass)
 						for worked := true; worked; {
 							before, _ := threadTime()
 							worked = h.Shards[0].Turn(b.Context())
@@ -167,14 +168,14 @@ func BenchmarkOneTrace(b *testing.B) {
 						}
 					}
 					for _, td := range calls {
-						require.NoError(b, h.inside.ConsumeTraces(b.Context(), td))
+						require.NoError(b, h.Processor.ConsumeTraces(b.Context(), td))
 						work(time.Duration(shape.batch) * 20 * time.Microsecond)
 					}
 					for range 20 {
-						work(xMaxHold / 10)
+						work(harness.MaxHold / 10)
 					}
 					for range 20 { // a large trace rests
-						work(xRunTimeout / 10)
+						work(harness.RunTimeout / 10)
 					}
 					end, _ := threadTime()
 					spent += end - begin

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"fmt"
@@ -10,12 +10,13 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 )
 
 // turns lets the shards work until there is nothing to do.
-func turns(t *testing.T, h *harness) {
+func turns(t *testing.T, h *harness.Harness) {
 	t.Helper()
 	for _, s := range h.Shards {
 		for s.Turn(t.Context()) {
@@ -26,30 +27,30 @@ func turns(t *testing.T, h *harness) {
 // fillTables sends runs of a tenant, each in a trace of its own, that fill all tables: runs
 // that may be within another one, whole with the spans between them, the evidence of an HTTP
 // client whose request never comes, and spans of calls that were refused.
-func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int) {
+func fillTables(t *testing.T, h *harness.Harness, tenant string, trace *uint64, runs int) {
 	t.Helper()
 	td := ptrace.NewTraces()
 	for range runs {
 		*trace++
-		request := requestSpan(2, 1, 0.1, 1).answered("stop", answer)
-		run := runSpan(1, 0, 3, 1, 0)
-		run.parent = 7
-		one := tracesOf(t, request, run, otherSpan(9, 1, 0.1, 0.2))
-		evidence := tracesOf(t, httpSpan(8, 0.9)) // in a trace of its own
+		request := harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)
+		run := harness.RunSpan(1, 0, 3, 1, 0)
+		run.Parent = 7
+		one := harness.TracesOf(t, request, run, harness.OtherSpan(9, 1, 0.1, 0.2))
+		evidence := harness.TracesOf(t, harness.HTTPSpan(8, 0.9)) // in a trace of its own
 		for _, span := range one.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
-			span.SetTraceID(numbered(*trace))
+			span.SetTraceID(harness.NthTraceID(*trace))
 		}
 		*trace++
-		evidence.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(*trace))
+		evidence.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(harness.NthTraceID(*trace))
 		one.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 		evidence.ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 	}
-	require.NoError(t, h.inside.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+	require.NoError(t, h.Processor.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 	turns(t, h)
 	for range runs {
 		*trace++
-		l := h.Pool.Lane(h.Tenants.Named(tenant), numbered(*trace))
-		l.Buffer.Refuse(h.clock.Now(), numbered(*trace))
+		l := h.Pool.Lane(h.Tenants.Named(tenant), harness.NthTraceID(*trace))
+		l.Buffer.Refuse(h.Clock.Now(), harness.NthTraceID(*trace))
 		l.Account()
 	}
 }
@@ -58,7 +59,7 @@ func fillTables(t *testing.T, h *harness, tenant string, trace *uint64, runs int
 func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	cfg := tenantConfig()
 	cfg.MaxFactBytes = 4 << 20
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	size := func() (sum int) {
 		for _, s := range h.Shards {
 			for l := range s.All {
@@ -92,9 +93,9 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 }
 
 // tableGauges is the sizes of tables as the metrics have them.
-func tableGauges(t *testing.T, h *harness) (sizes telemetry.TableSizes) {
+func tableGauges(t *testing.T, h *harness.Harness) (sizes telemetry.TableSizes) {
 	t.Helper()
-	m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_table_bytes")
+	m, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_table_bytes")
 	require.NoError(t, err)
 	points := m.Data.(metricdata.Sum[int64]).DataPoints
 	require.Len(t, points, len(sizes))

@@ -1,9 +1,10 @@
-package llmclassify
+// Package harness makes the processor for tests: with a clock that they move, driven by hand, with a disk that
+// survives it and a next consumer that fails on demand. It has makers of spans, and reads the verdicts.
+package harness
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"runtime"
 	"testing"
 	"time"
 
@@ -17,214 +18,144 @@ import (
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/testhook"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// manualClock stands still until it is told.
-type manualClock struct {
-	mu     sync.Mutex
-	now    time.Time
-	timers []*manualTimer
-}
-
-func newManualClock() *manualClock { return &manualClock{now: t0} }
-
-func (c *manualClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *manualClock) NewTimer(d time.Duration) clock.Timer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := &manualTimer{clock: c, c: make(chan time.Time, 1), at: c.now.Add(d)}
-	c.timers = append(c.timers, t)
-	t.fire()
-	return t
-}
-
-// advance moves the time on and fires what is due by then.
-func (c *manualClock) advance(d time.Duration) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-	for _, t := range c.timers {
-		t.fire()
-	}
-	return c.now
-}
-
-// waitsUntil reports whether a timer is set to exactly this time.
-func (c *manualClock) waitsUntil(at time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.timers, func(t *manualTimer) bool { return t.at.Equal(at) })
-}
-
-type manualTimer struct {
-	clock *manualClock
-	c     chan time.Time
-	at    time.Time // zero when it is not set
-}
-
-func (t *manualTimer) fire() {
-	if !t.at.IsZero() && !t.at.After(t.clock.now) {
-		t.at = time.Time{}
-		t.c <- t.clock.now
-	}
-}
-
-func (t *manualTimer) C() <-chan time.Time { return t.c }
-
-func (t *manualTimer) Reset(d time.Duration) {
-	t.clock.mu.Lock()
-	defer t.clock.mu.Unlock()
-	select {
-	case <-t.c:
-	default:
-	}
-	t.at = t.clock.now.Add(d)
-	t.fire()
-}
-
-func (t *manualTimer) Stop() {
-	t.clock.mu.Lock()
-	defer t.clock.mu.Unlock()
-	t.at = time.Time{}
-}
-
-// spanKey is a span of a trace.
-type spanKey struct {
-	trace pcommon.TraceID
-	id    pcommon.SpanID
-}
-
-// harness is a processor that is driven by hand: no goroutine, no timer. It has one
-// shard unless its configuration says otherwise.
-type harness struct {
-	*inside
-	clock     *manualClock
-	sink      *consumertest.TracesSink
-	telemetry *componenttest.Telemetry
-}
-
-// inside is a processor as its factory makes it, and what a test has of it.
-type inside struct {
+// Processor is the processor as its factory makes it, with its inside.
+type Processor struct {
 	processor.Traces
 	testhook.Inside
 }
 
-func newInside(tb testing.TB, set processor.Settings, cfg *Config, next consumer.Traces, c clock.Clock) *inside {
+// Make makes a processor with this clock.
+func Make(tb testing.TB, set processor.Settings, cfg *llmclassify.Config, next consumer.Traces, c clock.Clock) *Processor {
 	tb.Helper()
-	p := new(inside)
+	p := new(Processor)
 	ctx := testhook.With(context.Background(), c, func(in testhook.Inside) { p.Inside = in })
 	var err error
-	p.Traces, err = NewFactory().CreateTraces(ctx, set, cfg, next)
+	p.Traces, err = llmclassify.NewFactory().CreateTraces(ctx, set, cfg, next)
 	require.NoError(tb, err)
 	return p
 }
 
-func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
+// Harness is a processor that is driven by hand: no goroutine, no timer. It has one
+// shard unless its configuration says otherwise.
+type Harness struct {
+	*Processor
+	Clock   *Clock
+	Sink    *consumertest.TracesSink
+	Metrics *componenttest.Telemetry
+}
+
+// New makes a harness whose sink is the next consumer, unless there is another one.
+func New(tb testing.TB, cfg *llmclassify.Config, next consumer.Traces) *Harness {
 	tb.Helper()
-	h := &harness{clock: newManualClock(), sink: new(consumertest.TracesSink), telemetry: componenttest.NewTelemetry()}
-	tb.Cleanup(func() { require.NoError(tb, h.telemetry.Shutdown(context.Background())) })
+	h := &Harness{Clock: NewClock(), Sink: new(consumertest.TracesSink), Metrics: componenttest.NewTelemetry()}
+	tb.Cleanup(func() { require.NoError(tb, h.Metrics.Shutdown(context.Background())) })
 	if next == nil {
-		next = h.sink
+		next = h.Sink
 	}
 	set := processortest.NewNopSettings(metadata.Type)
-	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
-	h.inside = newInside(tb, set, cfg, next, h.clock)
+	set.TelemetrySettings = h.Metrics.NewTelemetrySettings()
+	h.Processor = Make(tb, set, cfg, next, h.Clock)
 	return h
 }
 
+// NewFlaky makes a harness with a next consumer that may refuse calls.
+func NewFlaky(t *testing.T, cfg *llmclassify.Config) (*Harness, *FlakyNext) {
+	t.Helper()
+	next := new(FlakyNext)
+	h := New(t, cfg, next)
+	h.Sink = &next.TracesSink
+	return h, next
+}
+
+// NewOn makes a harness that replays the disk. An earlier harness is not shut down: it was killed.
+func NewOn(t *testing.T, d *Disk, cfg *llmclassify.Config, next consumer.Traces, now time.Time) *Harness {
+	t.Helper()
+	h := New(t, cfg, next)
+	h.Clock.Advance(now.Sub(T0))
+	h.OpenOn(t, d)
+	return h
+}
+
+// DefaultConfig is the default configuration, with one shard.
+func DefaultConfig() *llmclassify.Config {
+	cfg := llmclassify.NewFactory().CreateDefaultConfig().(*llmclassify.Config)
+	cfg.Shards = 1
+	return cfg
+}
+
+// Consume consumes a call with these spans.
+func (h *Harness) Consume(tb testing.TB, specs ...Span) {
+	tb.Helper()
+	require.NoError(tb, h.ConsumeTraces(tb.Context(), TracesOf(tb, specs...)))
+}
+
 // ConsumeTraces consumes and lets the shards take over.
-func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	err := h.inside.ConsumeTraces(ctx, td)
-	h.settle(ctx)
+func (h *Harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	err := h.Processor.ConsumeTraces(ctx, td)
+	h.Settle(ctx)
 	return err
 }
 
-// settle lets the shards take over what is on its way to them.
-func (h *harness) settle(ctx context.Context) {
+// HeldRun consumes a run in two calls, so that it is held.
+func (h *Harness) HeldRun(t *testing.T, trace byte) {
+	t.Helper()
+	for _, span := range FinishedRun(trace) {
+		h.Consume(t, span)
+	}
+}
+
+// Settle lets the shards take over their inboxes.
+func (h *Harness) Settle(ctx context.Context) {
 	for _, s := range h.Shards {
 		for l := range s.All {
 			for d, ok := l.Inbox.Take(); ok; d, ok = l.Inbox.Take() {
 				l.Receive(ctx, &d)
-				judgeAll(ctx, l)
+				JudgeAll(ctx, l)
 			}
 		}
 	}
 }
 
-func (h *harness) consume(tb testing.TB, specs ...spanSpec) {
+// Pass lets time pass, and the shards work that is due.
+func (h *Harness) Pass(tb testing.TB, d time.Duration) {
 	tb.Helper()
-	require.NoError(tb, h.ConsumeTraces(tb.Context(), tracesOf(tb, specs...)))
-}
-
-// pass lets time pass and does what is due by then.
-func (h *harness) pass(tb testing.TB, d time.Duration) {
-	tb.Helper()
-	now := h.clock.advance(d)
+	now := h.Clock.Advance(d)
 	for _, s := range h.Shards {
 		for l := range s.All {
 			for at, ok := l.Next(); ok && !at.After(now); at, ok = l.Next() {
 				l.Tick(tb.Context(), now)
-				judgeAll(tb.Context(), l)
+				JudgeAll(tb.Context(), l)
 			}
 		}
 	}
 }
 
-// judgeAll judges and forwards all that is pending.
-func judgeAll(ctx context.Context, l *worker.Lane) {
-	for l.Judge(ctx, worker.MaxDue) {
-	}
-}
-
-// lane is the first lane.
-func (h *harness) lane() *worker.Lane { return h.Shards[0].Lane(h.Tenants.Others) }
-
-// effects is what each run did that was judged and that late spans may correct, with what came late.
-func (h *harness) effects() map[spanKey]classify.Effects {
-	did := map[spanKey]classify.Effects{}
-	for _, s := range h.Shards {
-		for l := range s.All {
-			for r := range l.Buffer.Runs {
-				did[spanKey{r.Trace, r.Run}] = r.Effects
-			}
+// PassStepwise lets time pass from one deadline to the next.
+func (h *Harness) PassStepwise(t *testing.T, d time.Duration) {
+	t.Helper()
+	until := h.Clock.Now().Add(d)
+	for {
+		at, ok := h.NextDue()
+		if !ok || at.After(until) {
+			break
 		}
+		h.Pass(t, max(at.Sub(h.Clock.Now()), 0))
 	}
-	return did
+	h.Pass(t, until.Sub(h.Clock.Now()))
 }
 
-// corrected is the verdict on repeating a run of the first trace with what came late, unset if
-// nothing is kept of the run, and reports whether a late span has made it more careful.
-func (h *harness) corrected(run pcommon.SpanID) (semconv.RetrySafety, bool) {
-	for r := range h.lane().Buffer.Runs {
-		if r.Trace == traceID(1) && r.Run == run {
-			return r.Retry.Safety, r.Corrected
-		}
-	}
-	return semconv.RetrySafetyUnset, false
-}
-
-// keepsRuns reports whether runs of a trace are kept for the runs around them.
-func (h *harness) keepsRuns(of pcommon.TraceID) bool {
-	for r := range h.lane().Buffer.Runs {
-		if r.Trace == of {
-			return true
-		}
-	}
-	return false
-}
-
-// nextDue is when the first shard has something to do; false when none has.
-func (h *harness) nextDue() (next time.Time, ok bool) {
+// NextDue is when the first shard has something to do; false when none has.
+func (h *Harness) NextDue() (next time.Time, ok bool) {
 	for _, s := range h.Shards {
 		if at, due := s.Next(); due && (!ok || at.Before(next)) {
 			next, ok = at, true
@@ -233,40 +164,100 @@ func (h *harness) nextDue() (next time.Time, ok bool) {
 	return next, ok
 }
 
-// out is everything that came out, in one.
-func (h *harness) out() ptrace.Traces {
-	all := ptrace.NewTraces()
-	for _, td := range h.sink.AllTraces() {
-		c := ptrace.NewTraces()
-		td.CopyTo(c)
-		c.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+// Out is everything that came out, in one.
+func (h *Harness) Out() ptrace.Traces { return OutOf(h.Sink) }
+
+// JudgeAll judges and forwards all that is pending.
+func JudgeAll(ctx context.Context, l *worker.Lane) {
+	for l.Judge(ctx, worker.MaxDue) {
 	}
-	return all
 }
 
-// spansOf are the spans of td, by id.
-func spansOf(td ptrace.Traces) map[pcommon.SpanID]ptrace.Span {
-	found := map[pcommon.SpanID]ptrace.Span{}
-	for _, rs := range td.ResourceSpans().All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, span := range ss.Spans().All() {
-				found[span.SpanID()] = span
+// Lane is the lane of the first shard that all tenants share.
+func (h *Harness) Lane() *worker.Lane { return h.Shards[0].Lane(h.Tenants.Others) }
+
+// Effects are the effects of each judged run that late spans may correct, late spans included.
+func (h *Harness) Effects() map[SpanKey]classify.Effects {
+	did := map[SpanKey]classify.Effects{}
+	for _, s := range h.Shards {
+		for l := range s.All {
+			for r := range l.Buffer.Runs {
+				did[SpanKey{r.Trace, r.Run}] = r.Effects
 			}
 		}
 	}
-	return found
+	return did
 }
 
-// defaultConfig is the default one, but for a single shard.
-func defaultConfig() *Config {
-	cfg := NewFactory().CreateDefaultConfig().(*Config)
-	cfg.Shards = 1
-	return cfg
+// Corrected is the verdict on repeating a run of the first trace, late spans included, unset if
+// nothing is kept of the run, and reports whether a late span has made it more careful.
+func (h *Harness) Corrected(run pcommon.SpanID) (semconv.RetrySafety, bool) {
+	for r := range h.Lane().Buffer.Runs {
+		if r.Trace == TraceID(1) && r.Run == run {
+			return r.Retry.Safety, r.Corrected
+		}
+	}
+	return semconv.RetrySafetyUnset, false
 }
 
-// What the default configuration says.
+// KeepsRuns reports whether runs of a trace are kept for the runs around them.
+func (h *Harness) KeepsRuns(of pcommon.TraceID) bool {
+	for r := range h.Lane().Buffer.Runs {
+		if r.Trace == of {
+			return true
+		}
+	}
+	return false
+}
+
+// Durations of the default configuration.
 var (
-	xMaxHold    = defaultConfig().MaxHold
-	xSettle     = defaultConfig().Settle
-	xRunTimeout = defaultConfig().RunTimeout
+	MaxHold    = DefaultConfig().MaxHold
+	Settle     = DefaultConfig().Settle
+	RunTimeout = DefaultConfig().RunTimeout
 )
+
+// Refuse sends spans in a call that is refused for lack of memory.
+func (h *Harness) Refuse(t *testing.T, specs ...Span) {
+	t.Helper()
+	require.ErrorIs(t, h.WithoutMemory(t, TracesOf(t, specs...)), tenant.ErrFull)
+}
+
+// WithoutMemory consumes a call while there is no memory for LLM spans.
+func (h *Harness) WithoutMemory(t *testing.T, td ptrace.Traces) error {
+	t.Helper()
+	h.Budget.Add(h.Tenants.Others, int(h.Budget.Limit))
+	h.Budget.AddWaiting(1)
+	err := h.Processor.ConsumeTraces(t.Context(), td)
+	h.Budget.Add(h.Tenants.Others, -int(h.Budget.Limit))
+	h.Budget.AddWaiting(-1)
+	h.Settle(t.Context())
+	return err
+}
+
+// OpenOn replays the disk.
+func (h *Harness) OpenOn(t *testing.T, d *Disk) {
+	t.Helper()
+	h.OpenBy(t, d, func() { h.Settle(t.Context()) })
+}
+
+// OpenBy replays the disk while the shards do this work.
+func (h *Harness) OpenBy(t *testing.T, d *Disk, work func()) {
+	t.Helper()
+	var err error
+	h.Store.Journal, err = journal.Open(t.Context(), DiskClient{d}, h.Processor.Telemetry.Logger)
+	require.NoError(t, err)
+	replayed := make(chan error)
+	go func() { replayed <- h.Begin(t.Context(), h.Reader, h.Callers) }()
+	for { // the shards have room for some calls only
+		select {
+		case err := <-replayed:
+			require.NoError(t, err)
+			work()
+			return
+		default:
+			work()
+			runtime.Gosched()
+		}
+	}
+}

@@ -1,7 +1,7 @@
-package llmclassify
+package harness
 
 import (
-	"cmp"
+	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -16,101 +16,66 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// t0 is when every trace of these tests begins.
-var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// T0 is when every trace of these tests begins.
+var T0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-const (
-	agentService   = "agent"
-	gatewayService = "gateway"
-)
-
-// spanSpec is a span made by hand. Its zero service is the agent's.
-type spanSpec struct {
-	service    string
-	library    string // the name of its scope
-	trace      byte   // 0 is trace 1
-	id, parent byte
-	name       string
-	kind       ptrace.SpanKind
-	from, to   float64 // seconds from t0
-	status     ptrace.StatusCode
-	attrs      []attribute.KeyValue
-	exceptions []string // exception.type of exception events
+// Span is a span made by hand. Its zero service is the agent's.
+type Span struct {
+	Service    string
+	Library    string // the name of its scope
+	Trace      byte   // 0 is trace 1
+	ID, Parent byte
+	Name       string
+	Kind       ptrace.SpanKind
+	From, To   float64 // seconds from T0
+	Status     ptrace.StatusCode
+	Attrs      []attribute.KeyValue
+	Exceptions []string // exception.type of exception events
 }
 
-func (s spanSpec) with(attrs ...attribute.KeyValue) spanSpec {
-	s.attrs = append(append([]attribute.KeyValue(nil), s.attrs...), attrs...)
-	return s
-}
+// TraceID is the id of a trace of Span.
+func TraceID(n byte) pcommon.TraceID { return pcommon.TraceID{0xaa, 15: n} }
 
-func (s spanSpec) failed(errorType string) spanSpec {
-	s.status = ptrace.StatusCodeError
-	if errorType != "" {
-		return s.with(otelsemconv.ErrorTypeKey.String(errorType))
-	}
-	return s
-}
-
-func (s spanSpec) in(service string) spanSpec { s.service = service; return s }
-
-// byClient is the span in the scope of this project's client.
-func (s spanSpec) byClient() spanSpec     { s.library = verdictattr.ClientScope; return s }
-func (s spanSpec) of(trace byte) spanSpec { s.trace = trace; return s }
-
-func traceID(n byte) pcommon.TraceID { return pcommon.TraceID{0xaa, 15: n} }
-func spanID(n byte) pcommon.SpanID {
+// SpanID is the id of a Span, empty for 0.
+func SpanID(n byte) pcommon.SpanID {
 	if n == 0 {
 		return pcommon.SpanID{}
 	}
 	return pcommon.SpanID{0xbb, 7: n}
 }
 
-// tracesOf builds pdata out of specs, one resource for each service and scope, in their
-// order.
-func tracesOf(tb testing.TB, specs ...spanSpec) ptrace.Traces {
-	tb.Helper()
-	td := ptrace.NewTraces()
-	type producer struct{ service, library string }
-	producers := map[producer]ptrace.SpanSlice{}
-	for _, s := range specs {
-		by := producer{cmp.Or(s.service, agentService), cmp.Or(s.library, "made.by.hand")}
-		spans, ok := producers[by]
-		if !ok {
-			rs := td.ResourceSpans().AppendEmpty()
-			rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), by.service)
-			ss := rs.ScopeSpans().AppendEmpty()
-			ss.Scope().SetName(by.library)
-			spans = ss.Spans()
-			producers[by] = spans
-		}
-		s.write(tb, spans.AppendEmpty())
-	}
-	return td
+// NthTraceID is the id of the nth of many traces.
+func NthTraceID(n uint64) (id pcommon.TraceID) {
+	id[0] = 0xcc
+	binary.BigEndian.PutUint64(id[8:], n)
+	return id
 }
 
-func (s spanSpec) write(tb testing.TB, span ptrace.Span) {
+// At is the time so many seconds after T0.
+func At(seconds float64) pcommon.Timestamp {
+	return pcommon.NewTimestampFromTime(T0.Add(time.Duration(seconds * float64(time.Second))))
+}
+
+// Write writes the span to pdata.
+func (s Span) Write(tb testing.TB, span ptrace.Span) {
 	tb.Helper()
-	span.SetTraceID(traceID(max(s.trace, 1)))
-	span.SetSpanID(spanID(s.id))
-	span.SetParentSpanID(spanID(s.parent))
-	span.SetName(s.name)
-	span.SetKind(s.kind)
-	span.SetStartTimestamp(at(s.from))
-	span.SetEndTimestamp(at(s.to))
-	span.Status().SetCode(s.status)
-	for _, kv := range s.attrs {
+	span.SetTraceID(TraceID(max(s.Trace, 1)))
+	span.SetSpanID(SpanID(s.ID))
+	span.SetParentSpanID(SpanID(s.Parent))
+	span.SetName(s.Name)
+	span.SetKind(s.Kind)
+	span.SetStartTimestamp(At(s.From))
+	span.SetEndTimestamp(At(s.To))
+	span.Status().SetCode(s.Status)
+	for _, kv := range s.Attrs {
 		put(tb, span.Attributes(), kv)
 	}
-	for _, exception := range s.exceptions {
+	for _, exception := range s.Exceptions {
 		event := span.Events().AppendEmpty()
 		event.SetName(otelsemconv.ExceptionEventName)
-		event.SetTimestamp(at(s.to))
+		event.SetTimestamp(At(s.To))
 		event.Attributes().PutStr(string(otelsemconv.ExceptionTypeKey), exception)
 	}
-}
-
-func at(seconds float64) pcommon.Timestamp {
-	return pcommon.NewTimestampFromTime(t0.Add(time.Duration(seconds * float64(time.Second))))
 }
 
 // put writes an attribute as the SDK's exporters do.
@@ -136,71 +101,89 @@ func put(tb testing.TB, m pcommon.Map, kv attribute.KeyValue) {
 	}
 }
 
-// runSpan is a run of this project's client that announces its children.
-func runSpan(id byte, from, to float64, requests, tools int) spanSpec {
-	return spanSpec{
-		id: id, name: "invoke_agent coder", kind: ptrace.SpanKindInternal, from: from, to: to,
-		attrs: []attribute.KeyValue{
-			otelsemconv.GenAIOperationNameInvokeAgent, otelsemconv.GenAIAgentName("coder"),
-			semconv.RunRequests(requests), semconv.RunTools(tools),
-		},
-	}
+// With is the span with more attributes.
+func (s Span) With(attrs ...attribute.KeyValue) Span {
+	s.Attrs = append(append([]attribute.KeyValue(nil), s.Attrs...), attrs...)
+	return s
 }
 
-// requestSpan is one attempt under a run, as this project's client records it,
-// that has come to nothing yet: no response.
-func requestSpan(id, run byte, from, to float64) spanSpec {
-	s := spanSpec{
-		id: id, parent: run, name: "chat gpt-test", kind: ptrace.SpanKindClient, from: from, to: to,
-		attrs: []attribute.KeyValue{
-			otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameOpenAI,
-			otelsemconv.GenAIRequestModel("gpt-test"), otelsemconv.GenAIRequestStream(true),
-			semconv.RequestAttempt(1), semconv.RequestProviderTools(),
-			semconv.HistoryToolCalls(), semconv.HistoryToolOutputs(),
-		},
-	}
-	if run != 0 {
-		s = s.with(semconv.RunID(spanID(run).String()))
+// Without is the span without these attributes.
+func (s Span) Without(keys ...attribute.Key) Span {
+	s.Attrs = slices.DeleteFunc(slices.Clone(s.Attrs), func(kv attribute.KeyValue) bool { return slices.Contains(keys, kv.Key) })
+	return s
+}
+
+// In is the span of another service.
+func (s Span) In(service string) Span { s.Service = service; return s }
+
+// Of is the span in another trace.
+func (s Span) Of(trace byte) Span { s.Trace = trace; return s }
+
+// Under is the span beneath another parent.
+func (s Span) Under(parent byte) Span { s.Parent = parent; return s }
+
+// ByClient is the span in the scope of this project's client.
+func (s Span) ByClient() Span { s.Library = verdictattr.ClientScope; return s }
+
+// Failed is the span with the status ERROR and this error.type, if any.
+func (s Span) Failed(errorType string) Span {
+	s.Status = ptrace.StatusCodeError
+	if errorType != "" {
+		return s.With(otelsemconv.ErrorTypeKey.String(errorType))
 	}
 	return s
 }
 
-// counts are what a stream is seen to have held.
-type counts struct {
-	text, reasoning, inputs, completed, calls int
-	callIDs, openIDs                          []string
+// Streaming is the span of a request for a stream.
+func (s Span) Streaming() Span { return s.With(otelsemconv.GenAIRequestStream(true)) }
+
+// Finished is the span with this finish reason.
+func (s Span) Finished(reason string) Span {
+	return s.With(otelsemconv.GenAIResponseFinishReasons(reason))
 }
 
-// streamed says how the response went and how it ended.
-func (s spanSpec) streamed(phase semconv.Phase, end semconv.StreamEnd, c counts) spanSpec {
-	events := 1 + c.text + c.reasoning + 2*c.inputs
-	s = s.with(
+// Response is the span with the id of its response.
+func (s Span) Response(id string) Span { return s.With(otelsemconv.GenAIResponseID(id)) }
+
+// Session is the span with the id of its conversation.
+func (s Span) Session(id string) Span { return s.With(otelsemconv.GenAIConversationID(id)) }
+
+// Counts are the parts of a stream that were seen.
+type Counts struct {
+	Text, Reasoning, Inputs, Completed, Calls int
+	CallIDs, OpenIDs                          []string
+}
+
+// Streamed says how the response went and how it ended.
+func (s Span) Streamed(phase semconv.Phase, end semconv.StreamEnd, c Counts) Span {
+	events := 1 + c.Text + c.Reasoning + 2*c.Inputs
+	s = s.With(
 		otelsemconv.HTTPResponseStatusCode(200),
 		semconv.StreamPhase(phase), semconv.StreamEndKey.String(end.String()),
 		semconv.StreamEvents(events), semconv.StreamBytes(100*events), semconv.StreamKeepalives(0),
-		semconv.StreamTextChunks(c.text), semconv.StreamReasoningChunks(c.reasoning),
-		semconv.StreamToolInputsStarted(c.inputs), semconv.StreamToolInputsCompleted(c.completed),
-		semconv.StreamToolCalls(c.calls), semconv.StreamProviderToolsStarted(0),
+		semconv.StreamTextChunks(c.Text), semconv.StreamReasoningChunks(c.Reasoning),
+		semconv.StreamToolInputsStarted(c.Inputs), semconv.StreamToolInputsCompleted(c.Completed),
+		semconv.StreamToolCalls(c.Calls), semconv.StreamProviderToolsStarted(0),
 		semconv.StreamTimeToHeaders(0.2), semconv.StreamLastProgress(0.5), semconv.StreamLongestGap(0.3),
 	)
-	if len(c.callIDs) > 0 {
-		s = s.with(semconv.StreamToolCallIDs(c.callIDs...))
+	if len(c.CallIDs) > 0 {
+		s = s.With(semconv.StreamToolCallIDs(c.CallIDs...))
 	}
-	if len(c.openIDs) > 0 {
-		s = s.with(semconv.StreamOpenToolCallIDs(c.openIDs...))
+	if len(c.OpenIDs) > 0 {
+		s = s.With(semconv.StreamOpenToolCallIDs(c.OpenIDs...))
 	}
 	return s
 }
 
-// answered is a request that ran to its end.
-func (s spanSpec) answered(reason string, c counts) spanSpec {
-	return s.streamed(semconv.PhaseStreamEnd, semconv.StreamEndTerminalEvent, c).
-		with(otelsemconv.GenAIResponseFinishReasons(reason))
+// Answered is a request that ran to its end.
+func (s Span) Answered(reason string, c Counts) Span {
+	return s.Streamed(semconv.PhaseStreamEnd, semconv.StreamEndTerminalEvent, c).
+		With(otelsemconv.GenAIResponseFinishReasons(reason))
 }
 
-// cut is a request whose connection broke in the body.
-func (s spanSpec) cut(phase semconv.Phase, cause semconv.TransportCause, code string, c counts) spanSpec {
-	return s.streamed(phase, semconv.StreamEndReadError, c).failed("*net.OpError").with(
+// Cut is a request whose connection broke in the body.
+func (s Span) Cut(phase semconv.Phase, cause semconv.TransportCause, code string, c Counts) Span {
+	return s.Streamed(phase, semconv.StreamEndReadError, c).Failed("*net.OpError").With(
 		otelsemconv.GenAIResponseFinishReasons("error"),
 		semconv.TransportStageKey.String(semconv.TransportStageBody.String()),
 		semconv.TransportCauseKey.String(cause.String()), semconv.TransportCode(code),
@@ -208,74 +191,30 @@ func (s spanSpec) cut(phase semconv.Phase, cause semconv.TransportCause, code st
 	)
 }
 
-// refused is a request that was answered with an HTTP error.
-func (s spanSpec) refused(status int, kind semconv.ProviderErrorKind, code string) spanSpec {
-	s = s.failed("429").with(
+// Refused is a request that was answered with an HTTP error.
+func (s Span) Refused(status int, kind semconv.ProviderErrorKind, code string) Span {
+	s = s.Failed("429").With(
 		otelsemconv.HTTPResponseStatusCode(status),
 		semconv.StreamPhase(semconv.PhaseResponseStarted), semconv.StreamEndKey.String(semconv.StreamEndHTTPError.String()),
 		semconv.ProviderErrorKindKey.String(kind.String()), semconv.StreamTimeToHeaders(0.2),
 	)
 	if code != "" {
-		s = s.with(semconv.ProviderErrorCode(code))
+		s = s.With(semconv.ProviderErrorCode(code))
 	}
 	return s
 }
 
-// unconnected is a request that no byte left the process for.
-func (s spanSpec) unconnected(stage semconv.TransportStage, cause semconv.TransportCause, code string) spanSpec {
-	return s.failed("*net.OpError").with(
+// Unconnected is a request that no byte left the process for.
+func (s Span) Unconnected(stage semconv.TransportStage, cause semconv.TransportCause, code string) Span {
+	return s.Failed("*net.OpError").With(
 		semconv.StreamPhase(semconv.PhaseBeforeConnection), semconv.StreamEndKey.String(semconv.StreamEndNoResponse.String()),
 		semconv.TransportStageKey.String(stage.String()), semconv.TransportCauseKey.String(cause.String()),
 		semconv.TransportCode(code),
 	)
 }
 
-// history replaces the request's history.
-func (s spanSpec) history(calls, outputs []string) spanSpec {
-	return s.without(semconv.HistoryToolCallsKey, semconv.HistoryToolOutputsKey).
-		with(semconv.HistoryToolCalls(calls...), semconv.HistoryToolOutputs(outputs...))
-}
-
-func (s spanSpec) without(keys ...attribute.Key) spanSpec {
-	s.attrs = slices.DeleteFunc(slices.Clone(s.attrs), func(kv attribute.KeyValue) bool { return slices.Contains(keys, kv.Key) })
-	return s
-}
-
-// toolSpan is an execution of a tool under run 1, as this project's client records it.
-func toolSpan(id byte, from, to float64, call string, effect semconv.ToolEffect, outcome semconv.ToolOutcome) spanSpec {
-	return spanSpec{
-		id: id, parent: 1, name: "execute_tool apply_patch", kind: ptrace.SpanKindInternal, from: from, to: to,
-		attrs: []attribute.KeyValue{
-			otelsemconv.GenAIOperationNameExecuteTool, otelsemconv.GenAIToolName("apply_patch"),
-			otelsemconv.GenAIToolCallID(call), semconv.RunID(spanID(1).String()),
-			semconv.ToolEffectKey.String(effect.String()), semconv.ToolOutcomeKey.String(outcome.String()),
-		},
-	}
-}
-
-// otherSpan is a span that no verdict needs.
-func otherSpan(id, parent byte, from, to float64) spanSpec {
-	return spanSpec{
-		id: id, parent: parent, name: "SELECT orders", kind: ptrace.SpanKindClient, from: from, to: to,
-		attrs: []attribute.KeyValue{otelsemconv.DBSystemNamePostgreSQL},
-	}
-}
-
-// httpSpan is an HTTP client's span beneath request 2.
-func httpSpan(id byte, to float64) spanSpec {
-	return spanSpec{
-		id: id, parent: 2, name: "POST", kind: ptrace.SpanKindClient, from: 0.1, to: to,
-		attrs: []attribute.KeyValue{
-			otelsemconv.HTTPRequestMethodPost, otelsemconv.URLFull("https://api.example.com/v1/chat/completions"),
-			otelsemconv.HTTPResponseStatusCode(200),
-		},
-	}
-}
-
-// genAI spans as the conventions have them.
-func genAISpan(id, parent byte, op attribute.KeyValue, from, to float64, attrs ...attribute.KeyValue) spanSpec {
-	return spanSpec{
-		id: id, parent: parent, name: op.Value.AsString(), kind: ptrace.SpanKindClient, from: from, to: to,
-		attrs: append([]attribute.KeyValue{op}, attrs...),
-	}
+// History replaces the request's history.
+func (s Span) History(calls, outputs []string) Span {
+	return s.Without(semconv.HistoryToolCallsKey, semconv.HistoryToolOutputsKey).
+		With(semconv.HistoryToolCalls(calls...), semconv.HistoryToolOutputs(outputs...))
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -28,7 +29,7 @@ import (
 type tally struct {
 	mu       sync.Mutex
 	random   *rand.Rand
-	spans    map[spanKey]int
+	spans    map[harness.SpanKey]int
 	verdicts map[pcommon.TraceID]int
 	works    bool // no more failures
 }
@@ -46,15 +47,15 @@ func (c *tally) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
 					span.SetName("changed by who refused it")
 					continue
 				}
-				c.spans[spanKey{span.TraceID(), span.SpanID()}]++
-				if verdictOf(span).outcome != semconv.RunOutcomeUnset {
+				c.spans[harness.SpanKey{Trace: span.TraceID(), ID: span.SpanID()}]++
+				if harness.VerdictOf(span).Outcome != semconv.RunOutcomeUnset {
 					c.verdicts[span.TraceID()]++
 				}
 			}
 		}
 	}
 	if fails {
-		return errDown
+		return harness.ErrDown
 	}
 	return nil
 }
@@ -77,28 +78,28 @@ func TestConcurrent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := NewFactory().CreateDefaultConfig().(*Config)
+			cfg := llmclassify.NewFactory().CreateDefaultConfig().(*llmclassify.Config)
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
-			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
-			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
+			cfg.RunTimeout = 10_000 * time.Hour                                                                                        // however slow this machine is
+			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[harness.SpanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
 			metrics := componenttest.NewTelemetry()
 			set := processortest.NewNopSettings(metadata.Type)
 			set.TelemetrySettings = metrics.NewTelemetrySettings()
-			p := newInside(t, set, cfg, next, hurriedClock{began: time.Now()})
-			d := newDisk()
+			p := harness.Make(t, set, cfg, next, harness.HurriedClock{Began: time.Now()})
+			d := harness.NewDisk()
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
 
 			const senders, runs = 8, 40
 			var sending sync.WaitGroup
-			sent := make([]map[spanKey]int, senders)
+			sent := make([]map[harness.SpanKey]int, senders)
 			for sender := range senders {
-				sent[sender] = map[spanKey]int{}
+				sent[sender] = map[harness.SpanKey]int{}
 				sending.Go(func() { sendRuns(t, p, uint64(sender), runs, sent[sender]) })
 			}
 			allSent := make(chan struct{})
 			go func() { sending.Wait(); close(allSent) }()
 			for waits := true; waits; {
-				addsUp(t, metrics)
+				harness.AddsUp(t, metrics)
 				select {
 				case <-allSent:
 					waits = false
@@ -115,11 +116,11 @@ func TestConcurrent(t *testing.T) {
 			others := 0
 			for _, spans := range sent {
 				for key, n := range spans {
-					if key.id == spanID(8) || key.id == spanID(9) {
+					if key.ID == harness.SpanID(8) || key.ID == harness.SpanID(9) {
 						others += n
-						assert.Equal(t, n, next.spans[key], "span %s of %s", key.id, key.trace)
+						assert.Equal(t, n, next.spans[key], "span %s of %s", key.ID, key.Trace)
 					} else { // its sender repeats it where the others of its call are refused
-						assert.GreaterOrEqual(t, next.spans[key], n, "span %s of %s", key.id, key.trace)
+						assert.GreaterOrEqual(t, next.spans[key], n, "span %s of %s", key.ID, key.Trace)
 					}
 				}
 			}
@@ -139,51 +140,35 @@ func TestConcurrent(t *testing.T) {
 			held := p.Load()
 			held.Evidence = 0 // of no request that is still to come
 			assert.Equal(t, telemetry.Load{}, held)
-			assert.Empty(t, d.entries())
+			assert.Empty(t, d.Entries())
 		})
 	}
 }
 
-// hurriedClock goes a thousand times as fast.
-type hurriedClock struct {
-	clock.System
-	began time.Time
-}
-
-func (c hurriedClock) Now() time.Time { return c.began.Add(1000 * time.Since(c.began)) }
-
-func (c hurriedClock) NewTimer(d time.Duration) clock.Timer {
-	return hurriedTimer{c.System.NewTimer(d / 1000)}
-}
-
-type hurriedTimer struct{ clock.Timer }
-
-func (t hurriedTimer) Reset(d time.Duration) { t.Timer.Reset(d / 1000) }
-
 // sendRuns sends runs in calls of some spans each, again as long as a call is
 // refused, and counts what was acknowledged.
-func sendRuns(t *testing.T, p *inside, sender uint64, runs int, sent map[spanKey]int) {
+func sendRuns(t *testing.T, p *harness.Processor, sender uint64, runs int, sent map[harness.SpanKey]int) {
 	r := rand.New(rand.NewPCG(sender, 3)) //nolint:gosec // repeatable
-	var waiting []spanSpec
+	var waiting []harness.Span
 	traceOf := func(run int) byte { return byte(run + 1) }
 	for run := range runs {
 		trace := traceOf(run)
-		specs := []spanSpec{
-			requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").of(trace),
-			requestSpan(3, 1, 0.5, 1).with(semconv.RequestAttempt(2)).answered("stop", answer).of(trace),
-			runSpan(1, 0, 3, 2, 0).of(trace), otherSpan(9, 1, 0.1, 0.2).of(trace), httpSpan(8, 0.4).failed("429").of(trace),
+		specs := []harness.Span{
+			harness.RequestSpan(2, 1, 0.1, 0.4).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").Of(trace),
+			harness.RequestSpan(3, 1, 0.5, 1).With(semconv.RequestAttempt(2)).Answered("stop", harness.Answer).Of(trace),
+			harness.RunSpan(1, 0, 3, 2, 0).Of(trace), harness.OtherSpan(9, 1, 0.1, 0.2).Of(trace), harness.HTTPSpan(8, 0.4).Failed("429").Of(trace),
 		}
 		r.Shuffle(len(specs), func(i, j int) { specs[i], specs[j] = specs[j], specs[i] })
 		waiting = append(waiting, specs...)
 		for len(waiting) > 10 || run == runs-1 && len(waiting) > 0 {
 			n := min(r.IntN(5)+1, len(waiting))
-			td := tracesOf(t, waiting[:n]...)
+			td := harness.TracesOf(t, waiting[:n]...)
 			waiting = waiting[n:]
 			for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 				id := span.TraceID()
 				binary.BigEndian.PutUint64(id[4:], sender+1)
 				span.SetTraceID(id)
-				sent[spanKey{id, span.SpanID()}]++
+				sent[harness.SpanKey{Trace: id, ID: span.SpanID()}]++
 			}
 			for {
 				again := ptrace.NewTraces()

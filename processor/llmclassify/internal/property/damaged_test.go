@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
-
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -16,25 +14,27 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // listingDisk is a disk that can list what it has, as file_storage can.
-type listingDisk struct{ *disk }
+type listingDisk struct{ *harness.Disk }
 
 func (d listingDisk) GetClient(ctx context.Context, kind component.Kind, id component.ID, name string) (storage.Client, error) {
-	client, err := d.disk.GetClient(ctx, kind, id, name)
-	return listingClient{client.(diskClient)}, err
+	client, err := d.Disk.GetClient(ctx, kind, id, name)
+	return listingClient{client.(harness.DiskClient)}, err
 }
 
-type listingClient struct{ diskClient }
+type listingClient struct{ harness.DiskClient }
 
 func (c listingClient) Walk(_ context.Context, fn storage.WalkFunc) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(c.content)) {
-		if _, err := fn(key, c.content[key]); err != nil {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(c.Content)) {
+		if _, err := fn(key, c.Content[key]); err != nil {
 			return err
 		}
 	}
@@ -43,17 +43,17 @@ func (c listingClient) Walk(_ context.Context, fn storage.WalkFunc) error {
 
 // damagedDisk is a small disk: spans that are held, one that has gone while its run is
 // open, and a judged run.
-func damagedDisk(t *testing.T) *disk {
+func damagedDisk(t *testing.T) *harness.Disk {
 	t.Helper()
-	d := newDisk()
-	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)) // entry 0: goes, its run is open
-	h.pass(t, xMaxHold)
-	h.consume(t, finishedRun(2)[0]) // entry 1: done
-	h.consume(t, finishedRun(2)[1])
-	h.consume(t, requestSpan(2, 1, 31, 32).answered("stop", answer).of(3), requestSpan(3, 1, 32, 33).answered("stop", answer)) // entry 3: held
-	h.consume(t, requestSpan(2, 1, 33, 34).answered("stop", answer).of(4))                                                     // entry 4: held
-	keys := slices.Sorted(maps.Keys(d.content))
+	d := harness.NewDisk()
+	h := harness.NewOn(t, d, harness.DefaultConfig(), nil, harness.T0)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)) // entry 0: goes, its run is open
+	h.Pass(t, harness.MaxHold)
+	h.Consume(t, harness.FinishedRun(2)[0]) // entry 1: done
+	h.Consume(t, harness.FinishedRun(2)[1])
+	h.Consume(t, harness.RequestSpan(2, 1, 31, 32).Answered("stop", harness.Answer).Of(3), harness.RequestSpan(3, 1, 32, 33).Answered("stop", harness.Answer)) // entry 3: held
+	h.Consume(t, harness.RequestSpan(2, 1, 33, 34).Answered("stop", harness.Answer).Of(4))                                                                     // entry 4: held
+	keys := slices.Sorted(maps.Keys(d.Content))
 	require.Equal(t, []string{"0", "3", "4", "bounds", "states.0.0"}, keys)
 	return d
 }
@@ -63,16 +63,16 @@ func damagedDisk(t *testing.T) *disk {
 func TestAnyDamageOnTheDisk(t *testing.T) {
 	whole := damagedDisk(t)
 	id := component.MustNewID("file_storage")
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.Storage = &id
 	settings := processortest.NewNopSettings(metadata.Type)
 	for _, lists := range []bool{true, false} {
-		start := func(t *testing.T, d *disk) map[string]int {
+		start := func(t *testing.T, d *harness.Disk) map[string]int {
 			t.Helper()
 			sink := new(consumertest.TracesSink)
-			clock := newManualClock()
-			clock.advance(xMaxHold)
-			p := newInside(t, settings, cfg, sink, clock)
+			clock := harness.NewClock()
+			clock.Advance(harness.MaxHold)
+			p := harness.Make(t, settings, cfg, sink, clock)
 			host := hostWith{id: d}
 			if lists {
 				host = hostWith{id: listingDisk{d}}
@@ -81,7 +81,7 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 			require.NoError(t, p.Shutdown(t.Context()))
 			return spansOut(sink)
 		}
-		for key, value := range whole.content {
+		for key, value := range whole.Content {
 			want := map[string]int{"1/3": 1, "3/2": 1, "4/2": 1}
 			switch {
 			case key == "states.0.0": // that it had gone is not known
@@ -99,10 +99,10 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, lists %t", key, lists), func(t *testing.T) {
 				damaged := func(what string, value []byte) {
-					d := whole.copied()
-					d.content[key] = value
+					d := whole.Copied()
+					d.Content[key] = value
 					require.Equal(t, want, start(t, d), what)
-					require.Equal(t, value, d.content["aside."+key], what)
+					require.Equal(t, value, d.Content["aside."+key], what)
 				}
 				for i := range value {
 					if race.Enabled && i%16 > 0 {
@@ -125,13 +125,13 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 func spansOut(sink *consumertest.TracesSink) map[string]int {
 	out := map[string]int{}
 	for _, td := range sink.AllTraces() {
-		eachSpan(td, func(span ptrace.Span) {
+		harness.EachSpan(td, func(span ptrace.Span) {
 			if span.Name() == semconv.SpanRunAbandoned {
 				return
 			}
 			trace, id := span.TraceID(), span.SpanID()
 			name := fmt.Sprintf("%d/%d", trace[len(trace)-1], id[len(id)-1])
-			if verdictOf(span).trigger == semconv.TriggerLate {
+			if harness.VerdictOf(span).Trigger == semconv.TriggerLate {
 				name += " late"
 			}
 			out[name]++

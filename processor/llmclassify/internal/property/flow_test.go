@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -22,7 +23,7 @@ type whereHeld struct{ inbox, buffer, pending, queue int }
 func (w *whereHeld) sum() int { return w.inbox + w.buffer + w.pending + w.queue }
 
 // countHeld looks for all spans of traces that the processor has. Nothing may work meanwhile.
-func countHeld(p *inside, spans map[spanKey]bool) (n whereHeld) {
+func countHeld(p *harness.Processor, spans map[harness.SpanKey]bool) (n whereHeld) {
 	for _, s := range p.Shards {
 		for l := range s.All {
 			for _, d := range l.Inbox.List {
@@ -34,8 +35,8 @@ func countHeld(p *inside, spans map[spanKey]bool) (n whereHeld) {
 				}
 			}
 			for key := range spans {
-				if t := l.Buffer.Trace(key.trace); t != nil {
-					if it := t.Item(key.id); it != nil && it.Held() {
+				if t := l.Buffer.Trace(key.Trace); t != nil {
+					if it := t.Item(key.ID); it != nil && it.Held() {
 						n.buffer++
 					}
 				}
@@ -62,32 +63,32 @@ type agent struct {
 	id      uint64
 	random  *rand.Rand
 	runs    byte
-	waiting []spanSpec
-	taken   map[spanKey]bool
+	waiting []harness.Span
+	taken   map[harness.SpanKey]bool
 }
 
 // send makes some calls.
-func (a *agent) send(t *testing.T, h *harness) {
+func (a *agent) send(t *testing.T, h *harness.Harness) {
 	for range 10 {
 		a.runs++
 		a.waiting = append(a.waiting,
-			requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").of(a.runs),
-			requestSpan(3, 1, 0.5, 1).answered("stop", answer).of(a.runs), runSpan(1, 0, 3, 2, 0).of(a.runs))
+			harness.RequestSpan(2, 1, 0.1, 0.4).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").Of(a.runs),
+			harness.RequestSpan(3, 1, 0.5, 1).Answered("stop", harness.Answer).Of(a.runs), harness.RunSpan(1, 0, 3, 2, 0).Of(a.runs))
 		if a.random.IntN(2) == 0 { // else the newest run comes in one call
 			a.random.Shuffle(len(a.waiting), func(i, j int) { a.waiting[i], a.waiting[j] = a.waiting[j], a.waiting[i] })
 		}
-		_ = h.inside.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2).of(a.runs)))
+		_ = h.Processor.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.OtherSpan(9, 1, 0.1, 0.2).Of(a.runs)))
 		n := min(a.random.IntN(6)+1, len(a.waiting))
 		call := a.waiting[len(a.waiting)-n:]
-		td := tracesOf(t, call...)
-		var keys []spanKey
+		td := harness.TracesOf(t, call...)
+		var keys []harness.SpanKey
 		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
 			id := span.TraceID()
 			binary.BigEndian.PutUint64(id[4:], a.id+1)
 			span.SetTraceID(id)
-			keys = append(keys, spanKey{id, span.SpanID()})
+			keys = append(keys, harness.SpanKey{Trace: id, ID: span.SpanID()})
 		}
-		_ = h.inside.ConsumeTraces(t.Context(), td) // after an error some are held, and none come again
+		_ = h.Processor.ConsumeTraces(t.Context(), td) // after an error some are held, and none come again
 		a.waiting = a.waiting[:len(a.waiting)-n]
 		for _, key := range keys {
 			a.taken[key] = true
@@ -109,16 +110,16 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := defaultConfig()
+			cfg := harness.DefaultConfig()
 			cfg.Shards, cfg.MaxHeldBytes = tt.shards, tt.bytes
-			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
-			h := newHarness(t, cfg, next)
+			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[harness.SpanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
+			h := harness.New(t, cfg, next)
 			if tt.storage {
-				h.openOn(t, newDisk())
+				h.OpenOn(t, harness.NewDisk())
 			}
 			var agents []*agent
 			for id := range uint64(4) {
-				agents = append(agents, &agent{id: id, random: rand.New(rand.NewPCG(id, 4)), taken: map[spanKey]bool{}}) //nolint:gosec // repeatable
+				agents = append(agents, &agent{id: id, random: rand.New(rand.NewPCG(id, 4)), taken: map[harness.SpanKey]bool{}}) //nolint:gosec // repeatable
 			}
 			var most whereHeld
 			for range 10 {
@@ -129,30 +130,30 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 					}
 					sending.Wait()
 				})
-				spans := map[spanKey]bool{}
+				spans := map[harness.SpanKey]bool{}
 				for _, a := range agents {
 					for key := range a.taken {
 						spans[key] = true
 					}
 				}
-				found := countHeld(h.inside, spans)
-				require.Equal(t, found.sum(), h.inside.Telemetry.Flow.Now().Held, "%+v", found)
-				require.Equal(t, int64(found.sum()), addsUp(t, h.telemetry)["held"])
+				found := countHeld(h.Processor, spans)
+				require.Equal(t, found.sum(), h.Processor.Telemetry.Flow.Now().Held, "%+v", found)
+				require.Equal(t, int64(found.sum()), harness.AddsUp(t, h.Metrics)["held"])
 				most = whereHeld{max(most.inbox, found.inbox), max(most.buffer, found.buffer), max(most.pending, found.pending), max(most.queue, found.queue)}
-				h.clock.advance(3 * time.Second)
+				h.Clock.Advance(3 * time.Second)
 			}
 			t.Logf("%+v", most)
 			assert.Positive(t, most.buffer)
 			assert.Positive(t, most.queue)
 			next.works = true
 			require.NoError(t, h.Shutdown(t.Context()))
-			assert.Zero(t, h.inside.Telemetry.Flow.Now().Held)
+			assert.Zero(t, h.Processor.Telemetry.Flow.Now().Held)
 		})
 	}
 }
 
 // work lets the shards work while something is done, each in its own goroutine.
-func work(h *harness, do func()) {
+func work(h *harness.Harness, do func()) {
 	stop := make(chan struct{})
 	var shards sync.WaitGroup
 	for _, s := range h.Shards {

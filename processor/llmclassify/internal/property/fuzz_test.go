@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -26,7 +27,7 @@ import (
 // with all that it had, and every bound holds.
 func FuzzConsumeTraces(f *testing.F) {
 	marshaler := ptrace.ProtoMarshaler{}
-	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "*.yaml"))
+	paths, err := filepath.Glob(harness.Testdata("traces", "*", "*.yaml"))
 	require.NoError(f, err)
 	require.NotEmpty(f, paths)
 	for _, path := range paths {
@@ -62,7 +63,7 @@ func FuzzConsumeTraces(f *testing.F) {
 // checkHostile sends td through a processor and demands every span back.
 func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	t.Helper()
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	switch seed % 4 {
 	case 1:
 		cfg.MaxHeldBytes = 2000
@@ -72,10 +73,10 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 		cfg.MaxFactBytes = 1000
 	}
 	cfg.Shards = int(seed/16%3) + 1
-	h := newHarness(t, cfg, nil)
-	d := newDisk()
+	h := harness.New(t, cfg, nil)
+	d := harness.NewDisk()
 	if seed >= 128 {
-		h.openOn(t, d)
+		h.OpenOn(t, d)
 	}
 	want := inventory{}
 	want.add(td, 1)
@@ -83,30 +84,30 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	td.CopyTo(again)
 	want.add(td, 1)
 
-	for i, call := range splitTraces(td, int(seed/4%4)+1) {
+	for i, call := range harness.SplitTraces(td, int(seed/4%4)+1) {
 		if seed/8%2 == 0 || isRefused(t, h, call) {
 			require.NoError(t, h.ConsumeTraces(t.Context(), call))
 		}
 		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
 		require.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
-		h.pass(t, time.Duration(i)*time.Second)
+		h.Pass(t, time.Duration(i)*time.Second)
 	}
-	h.pass(t, cfg.MaxHold)
+	h.Pass(t, cfg.MaxHold)
 	if seed >= 192 { // it is killed, and another one goes on
-		sink := h.sink
-		h = newHarness(t, cfg, sink)
-		h.sink = sink
-		h.clock.advance(cfg.MaxHold + time.Minute)
-		h.openOn(t, d)
-		h.pass(t, 0)
+		sink := h.Sink
+		h = harness.New(t, cfg, sink)
+		h.Sink = sink
+		h.Clock.Advance(cfg.MaxHold + time.Minute)
+		h.OpenOn(t, d)
+		h.Pass(t, 0)
 	}
 	require.Zero(t, h.Load().Bytes, "nothing is held longer than max_hold")
 	require.NoError(t, h.ConsumeTraces(t.Context(), again))
-	h.pass(t, cfg.RunTimeout)
+	h.Pass(t, cfg.RunTimeout)
 	require.Zero(t, h.Load().Traces)
 	require.NoError(t, h.Shutdown(t.Context()))
-	require.Empty(t, d.entries())
-	for _, td := range h.sink.AllTraces() {
+	require.Empty(t, d.Entries())
+	for _, td := range h.Sink.AllTraces() {
 		want.add(td, -1)
 	}
 	for key, n := range want {
@@ -119,7 +120,7 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 
 // isRefused sends a copy of a call whose sender does not wait. It reports whether the call has
 // to be sent again.
-func isRefused(t *testing.T, h *harness, call ptrace.Traces) bool {
+func isRefused(t *testing.T, h *harness.Harness, call ptrace.Traces) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -166,22 +167,6 @@ func (v inventory) add(td ptrace.Traces, n int) {
 			}
 		}
 	}
-}
-
-// splitTraces deals the spans of td out over n calls.
-func splitTraces(td ptrace.Traces, n int) []ptrace.Traces {
-	calls := make([]ptrace.Traces, n)
-	for call := range calls {
-		calls[call] = ptrace.NewTraces()
-		td.CopyTo(calls[call])
-		i := -1
-		for _, rs := range calls[call].ResourceSpans().All() {
-			for _, ss := range rs.ScopeSpans().All() {
-				ss.Spans().RemoveIf(func(ptrace.Span) bool { i++; return i%n != call })
-			}
-		}
-	}
-	return calls
 }
 
 // hostileTraces makes spans of the vocabulary with ids, times, keys and values
@@ -243,7 +228,7 @@ func hostileTraces(data []byte) ptrace.Traces {
 	}
 	ts := func() pcommon.Timestamp {
 		if b := next(); b < 240 {
-			return at(float64(b) / 10)
+			return harness.At(float64(b) / 10)
 		}
 		return pcommon.Timestamp(binary.BigEndian.Uint64([]byte{next(), next(), next(), next(), next(), next(), next(), next()}))
 	}
@@ -268,7 +253,7 @@ func hostileTraces(data []byte) ptrace.Traces {
 		for range next()%8 + 1 {
 			span := spans.AppendEmpty()
 			if n := next() % 4; n > 0 {
-				span.SetTraceID(traceID(n))
+				span.SetTraceID(harness.TraceID(n))
 			}
 			span.SetSpanID(id())
 			span.SetParentSpanID(id())
@@ -285,7 +270,7 @@ func hostileTraces(data []byte) ptrace.Traces {
 				span.SetDroppedEventsCount(uint32(next()))
 				span.SetDroppedLinksCount(uint32(next()))
 				link := span.Links().AppendEmpty()
-				link.SetTraceID(traceID(next()))
+				link.SetTraceID(harness.TraceID(next()))
 				link.SetSpanID(id())
 				link.TraceState().FromRaw("vendor=linked")
 				link.SetFlags(uint32(next()))

@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"cmp"
@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -26,7 +28,7 @@ import (
 // what they infer.
 type tree struct {
 	*rand.Rand
-	spans []spanSpec
+	spans []harness.Span
 	last  byte
 
 	broken    bool // spans are missing
@@ -38,7 +40,7 @@ func (g *tree) maybe(p float64) bool { return g.Float64() < p }
 
 func (g *tree) id() byte { g.last++; return g.last }
 
-func (g *tree) add(s spanSpec) byte { g.spans = append(g.spans, s); return s.id }
+func (g *tree) add(s harness.Span) byte { g.spans = append(g.spans, s); return s.ID }
 
 // makeTree makes a trace with a declared run, an inferred one, or only a handler above
 // the requests.
@@ -47,9 +49,9 @@ func makeTree(seed uint64) *tree {
 	g.broken, g.responses = g.maybe(0.4), g.maybe(0.7)
 	root := byte(0)
 	if g.maybe(0.3) {
-		root = g.add(otherSpan(g.id(), 0, 0, 50))
+		root = g.add(harness.OtherSpan(g.id(), 0, 0, 50))
 	}
-	g.agent(root, agentService, 0, 2+g.IntN(3), 0)
+	g.agent(root, harness.AgentService, 0, 2+g.IntN(3), 0)
 	return g
 }
 
@@ -59,20 +61,20 @@ func (g *tree) agent(parent byte, service string, from float64, n, depth int) {
 	run, named := parent, false
 	switch g.IntN(5) {
 	case 0, 1:
-		run = g.add(agentSpan(g.id(), parent, from, end).in(service))
+		run = g.add(harness.AgentSpan(g.id(), parent, from, end).In(service))
 	case 2:
 		run, named = g.id(), true
-		s := inferredSpan(run, parent, from, end).in(service)
-		s.attrs = slices.DeleteFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunRequestsKey })
-		g.add(s.with(semconv.RunRequests(n)))
+		s := harness.InferredSpan(run, parent, from, end).In(service)
+		s.Attrs = slices.DeleteFunc(s.Attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunRequestsKey })
+		g.add(s.With(semconv.RunRequests(n)))
 	case 3:
 		if run = parent; parent == 0 {
-			run = g.add(otherSpan(g.id(), 0, from, end).in(service))
+			run = g.add(harness.OtherSpan(g.id(), 0, from, end).In(service))
 		}
 	case 4:
 		run, named = g.id(), true
-		s := runSpan(run, from, end, n, 0).under(parent).in(service)
-		s.attrs = slices.DeleteFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunToolsKey })
+		s := harness.RunSpan(run, from, end, n, 0).Under(parent).In(service)
+		s.Attrs = slices.DeleteFunc(s.Attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunToolsKey })
 		g.add(s) // it announces its requests alone: tools are beneath it or not
 	}
 	session := ""
@@ -86,45 +88,45 @@ func (g *tree) agent(parent byte, service string, from float64, n, depth int) {
 		r := request{id: g.id(), service: service, from: at + 0.1, to: at + 1.9, last: last, call: fmt.Sprintf("call_%d", g.last), failed: g.maybe(0.15)}
 		parent := run
 		if g.maybe(0.3) { // a step between
-			parent = g.add(otherSpan(g.id(), run, at, at+3.9).in(service))
+			parent = g.add(harness.OtherSpan(g.id(), run, at, at+3.9).In(service))
 		}
-		var s spanSpec
+		var s harness.Span
 		switch {
 		case named:
-			s = requestSpan(r.id, run, r.from, r.to).under(parent)
+			s = harness.RequestSpan(r.id, run, r.from, r.to).Under(parent)
 			if r.failed {
-				s = s.cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+				s = s.Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2})
 			} else {
-				s = s.answered(r.reason(), r.counts())
+				s = s.Answered(r.reason(), r.counts())
 			}
 		default:
-			s = chatSpan(r.id, parent, r.from, r.to)
+			s = harness.ChatSpan(r.id, parent, r.from, r.to)
 			if r.failed {
-				s = s.failed("ECONNRESET")
+				s = s.Failed("ECONNRESET")
 			} else {
-				s = s.finished(r.reason())
+				s = s.Finished(r.reason())
 			}
 		}
 		if session != "" {
-			s = s.session(session)
+			s = s.Session(session)
 		}
-		g.add(g.answered(s.in(service), r.id))
+		g.add(g.answered(s.In(service), r.id))
 		requests = append(requests, r)
 		if r.failed || last {
 			continue
 		}
 		if g.maybe(0.7) {
-			tool := callSpan(g.id(), parent, at+2, at+3.8, r.call).in(service)
+			tool := harness.CallSpan(g.id(), parent, at+2, at+3.8, r.call).In(service)
 			if named {
-				tool = tool.with(semconv.RunID(spanID(run).String()))
+				tool = tool.With(semconv.RunID(harness.SpanID(run).String()))
 			}
 			if g.maybe(0.2) {
-				tool = tool.failed("timeout")
+				tool = tool.Failed("timeout")
 			}
 			g.add(tool)
 			if depth == 0 && g.maybe(0.15) {
 				g.nested = true
-				g.agent(tool.id, service, at+2.1, 1, depth+1)
+				g.agent(tool.ID, service, at+2.1, 1, depth+1)
 			}
 		}
 	}
@@ -134,9 +136,9 @@ func (g *tree) agent(parent byte, service string, from float64, n, depth int) {
 }
 
 // answered is a request with the id of its response, if there are such ids.
-func (g *tree) answered(s spanSpec, id byte) spanSpec {
+func (g *tree) answered(s harness.Span, id byte) harness.Span {
 	if g.responses {
-		return s.response(fmt.Sprint("response ", id))
+		return s.Response(fmt.Sprint("response ", id))
 	}
 	return s
 }
@@ -157,11 +159,11 @@ func (r request) reason() string {
 	return "tool_calls"
 }
 
-func (r request) counts() counts {
+func (r request) counts() harness.Counts {
 	if r.last {
-		return answer
+		return harness.Answer
 	}
-	return counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{r.call}}
+	return harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{r.call}}
 }
 
 // gateway adds what a gateway records that serves these requests.
@@ -176,33 +178,33 @@ func (g *tree) gateway(requests []request, service string, in float64) {
 		parent := r.id
 		switch {
 		case g.maybe(0.7):
-			parent = g.add(httpClient(g.id(), parent, r.from, r.to).in(r.service))
+			parent = g.add(harness.HTTPClient(g.id(), parent, r.from, r.to).In(r.service))
 		case g.broken:
 			parent = g.id() // its span never comes
 		}
 		if infers && run == 0 {
 			run = g.id()
-			s := inferredSpan(run, parent, from, requests[len(requests)-1].to-in).in(service)
-			s.attrs = slices.DeleteFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunRequestsKey })
-			g.add(s.with(semconv.RunRequests(len(requests))))
+			s := harness.InferredSpan(run, parent, from, requests[len(requests)-1].to-in).In(service)
+			s.Attrs = slices.DeleteFunc(s.Attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunRequestsKey })
+			g.add(s.With(semconv.RunRequests(len(requests))))
 			parent = run
 		}
-		s := requestSpan(g.id(), run, from, to).under(parent).in(service)
+		s := harness.RequestSpan(g.id(), run, from, to).Under(parent).In(service)
 		s = g.answered(s, r.id)
-		s.kind = ptrace.SpanKindServer
+		s.Kind = ptrace.SpanKindServer
 		if r.failed {
-			s = s.cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+			s = s.Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2})
 		} else {
-			s = s.answered(r.reason(), r.counts())
+			s = s.Answered(r.reason(), r.counts())
 		}
 		if before != nil {
-			s = s.history([]string{before.call}, []string{before.call})
+			s = s.History([]string{before.call}, []string{before.call})
 		}
 		g.add(s)
-		served = append(served, request{s.id, service, from, to, r.last, r.failed, r.call})
+		served = append(served, request{s.ID, service, from, to, r.last, r.failed, r.call})
 		if before != nil && run != 0 {
-			tool := callSpan(g.id(), run, before.to-in, from, before.call).in(service).with(
-				semconv.RunID(spanID(run).String()), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
+			tool := harness.CallSpan(g.id(), run, before.to-in, from, before.call).In(service).With(
+				semconv.RunID(harness.SpanID(run).String()), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
 				semconv.ToolEffectKey.String(semconv.ToolEffectUnknown.String()),
 				semconv.ToolOutputDeliveryKey.String(semconv.OutputDeliverySent.String()),
 			)
@@ -219,62 +221,62 @@ func (g *tree) gateway(requests []request, service string, in float64) {
 
 // arrive lets the spans arrive in this many calls, with time between them, and returns
 // what came out in the end. If disk is set, the process is killed once in between.
-func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits trace.Limits, spans []spanSpec, calls int, step time.Duration, disk *disk) *harness {
+func arrive(t *testing.T, g *rand.Rand, cfg *llmclassify.Config, limits trace.Limits, spans []harness.Span, calls int, step time.Duration, disk *harness.Disk) *harness.Harness {
 	t.Helper()
-	start := func(next consumer.Traces, now time.Time) *harness {
-		h := newHarness(t, cfg, next)
+	start := func(next consumer.Traces, now time.Time) *harness.Harness {
+		h := harness.New(t, cfg, next)
 		h.Limits = limits
-		h.clock.advance(now.Sub(t0))
+		h.Clock.Advance(now.Sub(harness.T0))
 		if disk != nil {
-			h.openOn(t, disk)
+			h.OpenOn(t, disk)
 		}
 		return h
 	}
-	h := start(nil, t0)
+	h := start(nil, harness.T0)
 	kill := -1
 	if disk != nil {
 		kill = g.IntN(calls)
 	}
 	for i := range calls {
-		h.consume(t, spans[i*len(spans)/calls:(i+1)*len(spans)/calls]...)
-		h.pass(t, step)
+		h.Consume(t, spans[i*len(spans)/calls:(i+1)*len(spans)/calls]...)
+		h.Pass(t, step)
 		if i == kill {
-			sink := h.sink
-			h = start(sink, h.clock.Now())
-			h.sink = sink
+			sink := h.Sink
+			h = start(sink, h.Clock.Now())
+			h.Sink = sink
 		}
 	}
 	for range 4 {
-		h.pass(t, cfg.MaxHold)
+		h.Pass(t, cfg.MaxHold)
 	}
-	h.pass(t, cfg.RunTimeout)
-	h.pass(t, cfg.RunTimeout)
-	h.passStepwise(t, time.Second) // a trace may rest
+	h.Pass(t, cfg.RunTimeout)
+	h.Pass(t, cfg.RunTimeout)
+	h.PassStepwise(t, time.Second) // a trace may rest
 	return h
 }
 
 // isLLMSpan reports whether a span is an LLM span.
-func isLLMSpan(s spanSpec) bool {
-	return slices.ContainsFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == otelsemconv.GenAIOperationNameKey })
+func isLLMSpan(s harness.Span) bool {
+	return slices.ContainsFunc(s.Attrs, func(kv attribute.KeyValue) bool { return kv.Key == otelsemconv.GenAIOperationNameKey })
 }
 
-func isInferred(s spanSpec) bool {
-	return slices.ContainsFunc(s.attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunInferredKey })
+func isInferred(s harness.Span) bool {
+	return slices.ContainsFunc(s.Attrs, func(kv attribute.KeyValue) bool { return kv.Key == semconv.RunInferredKey })
 }
 
 // beneathLLM are the inferred runs with an LLM span above them, as far as parents lead.
-func beneathLLM(spans []spanSpec) (ids []pcommon.SpanID) {
-	of := map[byte]spanSpec{}
+func beneathLLM(spans []harness.Span) (ids []pcommon.SpanID) {
+	of := map[byte]harness.Span{}
 	for _, s := range spans {
-		of[s.id] = s
+		of[s.ID] = s
 	}
 	for _, s := range spans {
 		if !isInferred(s) {
 			continue
 		}
-		for above, ok := of[s.parent]; ok; above, ok = of[above.parent] {
+		for above, ok := of[s.Parent]; ok; above, ok = of[above.Parent] {
 			if isLLMSpan(above) {
-				ids = append(ids, spanID(s.id))
+				ids = append(ids, harness.SpanID(s.ID))
 				break
 			}
 		}
@@ -285,7 +287,7 @@ func beneathLLM(spans []spanSpec) (ids []pcommon.SpanID) {
 // countsOf are how often each span came out.
 func countsOf(td ptrace.Traces) map[pcommon.SpanID]int {
 	n := map[pcommon.SpanID]int{}
-	eachSpan(td, func(span ptrace.Span) {
+	harness.EachSpan(td, func(span ptrace.Span) {
 		if span.Name() != semconv.SpanRunAbandoned {
 			n[span.SpanID()]++
 		}
@@ -294,51 +296,51 @@ func countsOf(td ptrace.Traces) map[pcommon.SpanID]int {
 }
 
 // runVerdicts are the verdicts on runs, by carrier.
-func runVerdicts(td ptrace.Traces) map[pcommon.SpanID]verdict {
-	of := map[pcommon.SpanID]verdict{}
-	spans := spansOf(td)
-	for _, id := range runsJudged(td) {
-		v := verdictOf(spans[id])
-		v.trigger, v.confidence = 0, 0 // which follow from the order
+func runVerdicts(td ptrace.Traces) map[pcommon.SpanID]harness.Verdict {
+	of := map[pcommon.SpanID]harness.Verdict{}
+	spans := harness.SpansOf(td)
+	for _, id := range harness.RunsJudged(td) {
+		v := harness.VerdictOf(spans[id])
+		v.Trigger, v.Confidence = 0, 0 // which follow from the order
 		of[id] = v
 	}
 	return of
 }
 
-func isGateways(s spanSpec) bool { return strings.HasPrefix(s.service, gatewayService) }
+func isGateways(s harness.Span) bool { return strings.HasPrefix(s.Service, harness.GatewayService) }
 
 // asTheyEnd lets spans arrive when they end.
-func asTheyEnd(t *testing.T, spans []spanSpec, stretch float64) ptrace.Traces {
+func asTheyEnd(t *testing.T, spans []harness.Span, stretch float64) ptrace.Traces {
 	t.Helper()
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	now := 0.
 	for _, s := range spans {
-		if d := (s.to - now) * stretch; d > 0 {
-			h.pass(t, time.Duration(d*float64(time.Second)))
-			now = s.to
+		if d := (s.To - now) * stretch; d > 0 {
+			h.Pass(t, time.Duration(d*float64(time.Second)))
+			now = s.To
 		}
-		h.consume(t, s)
+		h.Consume(t, s)
 	}
 	for range 4 {
-		h.pass(t, xMaxHold)
+		h.Pass(t, harness.MaxHold)
 	}
-	h.pass(t, xRunTimeout)
-	h.pass(t, xRunTimeout)
-	return h.out()
+	h.Pass(t, harness.RunTimeout)
+	h.Pass(t, harness.RunTimeout)
+	return h.Out()
 }
 
 // llmFirst are the spans with an LLM span first: what comes before it is not known later.
-func llmFirst(spans []spanSpec) []spanSpec {
+func llmFirst(spans []harness.Span) []harness.Span {
 	i := slices.IndexFunc(spans, isLLMSpan)
 	list := slices.Clone(spans)
 	return slices.Insert(slices.Delete(list, i, i+1), 0, spans[i])
 }
 
-func describe(spans []spanSpec) string {
+func describe(spans []harness.Span) string {
 	var out strings.Builder
 	for _, s := range spans {
-		fmt.Fprintf(&out, "\n  %d<%d %s %s %.1f-%.1f", s.id, s.parent, s.name, s.service, s.from, s.to)
-		for _, kv := range s.attrs {
+		fmt.Fprintf(&out, "\n  %d<%d %s %s %.1f-%.1f", s.ID, s.Parent, s.Name, s.Service, s.From, s.To)
+		for _, kv := range s.Attrs {
 			switch kv.Key {
 			case semconv.RunIDKey, semconv.RunInferredKey, semconv.RunRequestsKey, otelsemconv.GenAIConversationIDKey, otelsemconv.GenAIResponseIDKey, otelsemconv.GenAIToolCallIDKey, otelsemconv.ErrorTypeKey:
 				fmt.Fprintf(&out, " %s=%s", kv.Key, kv.Value.String())
@@ -365,52 +367,52 @@ func checkTree(t *testing.T, seed uint64) {
 	t.Helper()
 	tr := makeTree(seed)
 	g := tr.Rand
-	message := func(what string, spans []spanSpec) string {
+	message := func(what string, spans []harness.Span) string {
 		return fmt.Sprintf("%s, seed %d:%s", what, seed, describe(spans))
 	}
 	t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-		together := arrive(t, g, defaultConfig(), trace.Limits{}, tr.spans, 1, 0, nil)
-		want := runVerdicts(together.out())
+		together := arrive(t, g, harness.DefaultConfig(), trace.Limits{}, tr.spans, 1, 0, nil)
+		want := runVerdicts(together.Out())
 		for range 3 {
-			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
+			spans := harness.InOrder(tr.spans, g.Perm(len(tr.spans)))
 			calls := 1 + g.IntN(len(spans))
-			h := arrive(t, g, defaultConfig(), trace.Limits{}, spans, calls, xSettle/2/time.Duration(calls), nil)
+			h := arrive(t, g, harness.DefaultConfig(), trace.Limits{}, spans, calls, harness.Settle/2/time.Duration(calls), nil)
 			if !tr.broken {
-				require.Equal(t, want, runVerdicts(h.out()), message("within settle", spans))
+				require.Equal(t, want, runVerdicts(h.Out()), message("within settle", spans))
 			}
-			require.Empty(t, abandonedSpans(h.out()), message("abandoned", spans))
+			require.Empty(t, harness.AbandonedSpans(h.Out()), message("abandoned", spans))
 			for _, id := range beneathLLM(spans) {
 				if tr.broken {
 					break
 				}
-				require.NotContains(t, runsJudged(h.out()), id, message("beneath", spans))
+				require.NotContains(t, harness.RunsJudged(h.Out()), id, message("beneath", spans))
 			}
 		}
 		for _, stretch := range []float64{0, 1, 4, 20} { // as they end
-			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
-			slices.SortStableFunc(spans, func(a, b spanSpec) int { return cmp.Compare(a.to, b.to) })
+			spans := harness.InOrder(tr.spans, g.Perm(len(tr.spans)))
+			slices.SortStableFunc(spans, func(a, b harness.Span) int { return cmp.Compare(a.To, b.To) })
 			spans = llmFirst(spans)
 			with := asTheyEnd(t, spans, stretch)
 			without := asTheyEnd(t, slices.DeleteFunc(slices.Clone(spans), isGateways), stretch)
 			mess := message(fmt.Sprint("as they end ", stretch), spans)
-			require.Equal(t, len(spans), with.SpanCount()-len(abandonedSpans(with)), mess)
+			require.Equal(t, len(spans), with.SpanCount()-len(harness.AbandonedSpans(with)), mess)
 			if tr.broken || tr.nested {
 				continue // spans are taken for parts of a run by their time
 			}
-			require.Len(t, abandonedSpans(with), len(abandonedSpans(without)), "abandoned %s", mess)
+			require.Len(t, harness.AbandonedSpans(with), len(harness.AbandonedSpans(without)), "abandoned %s", mess)
 			got, base := runVerdicts(with), runVerdicts(without)
 			for id, v := range got {
 				before, ok := base[id]
 				require.True(t, ok, "a run more: %v %s", id, mess)
-				if before.safety != 0 && v.safety != 0 {
-					require.GreaterOrEqual(t, v.safety, before.safety, "safety of %v: %v %v %s", id, before, v, mess)
+				if before.Safety != 0 && v.Safety != 0 {
+					require.GreaterOrEqual(t, v.Safety, before.Safety, "safety of %v: %v %v %s", id, before, v, mess)
 				}
-				require.Equal(t, before.outcome, v.outcome, "outcome %v %s %s %s %s, %s", id, before.outcome, before.words(), v.outcome, v.words(), mess)
+				require.Equal(t, before.Outcome, v.Outcome, "outcome %v %s %s %s %s, %s", id, before.Outcome, before.Words(), v.Outcome, v.Words(), mess)
 			}
 			require.Len(t, got, len(base), "a run less %s", mess)
 		}
 		for n := range 4 { // whatever happens
-			cfg := defaultConfig()
+			cfg := harness.DefaultConfig()
 			cfg.Shards = 1 + g.IntN(4)
 			switch g.IntN(4) {
 			case 0:
@@ -420,8 +422,8 @@ func checkTree(t *testing.T, seed uint64) {
 			case 2:
 				cfg.MaxFactBytes = 1000 + g.IntN(20000)
 			}
-			disk := newDisk()
-			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
+			disk := harness.NewDisk()
+			spans := harness.InOrder(tr.spans, g.Perm(len(tr.spans)))
 			twice := slices.Clone(spans)
 			if g.IntN(3) == 0 {
 				twice = append(twice, spans[:g.IntN(len(spans))]...)
@@ -436,12 +438,12 @@ func checkTree(t *testing.T, seed uint64) {
 			held := h.Load()
 			held.Evidence = 0 // of HTTP clients: it is forgotten when more comes
 			require.Equal(t, telemetry.Load{}, held, message("load", twice))
-			require.Empty(t, disk.entries(), message("disk", twice))
+			require.Empty(t, disk.Entries(), message("disk", twice))
 			times := map[pcommon.SpanID]int{}
 			for _, s := range twice {
-				times[spanID(s.id)]++
+				times[harness.SpanID(s.ID)]++
 			}
-			counts := countsOf(h.out())
+			counts := countsOf(h.Out())
 			for id, n := range times { // spans of a stored call that had gone come again
 				require.GreaterOrEqual(t, counts[id], n, message("each once at least", twice))
 			}

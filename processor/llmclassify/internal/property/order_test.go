@@ -1,15 +1,12 @@
-package llmclassify
+package property
 
 import (
 	"cmp"
-	"compress/gzip"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -25,8 +22,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -59,12 +58,12 @@ type recordedTrace struct {
 
 // arrivals is how the spans of a recordedTrace arrive.
 type arrivals struct {
-	cfg    *Config
+	cfg    *llmclassify.Config
 	limits trace.Limits
 	calls  []arriving
 	// After play:
-	whole     map[spanKey]semconv.RetrySafety // how safe it is to do again what each run did
-	forgotten bool                            // there was no room for the facts of some spans that went early
+	whole     map[harness.SpanKey]semconv.RetrySafety // how safe it is to do again what each run did
+	forgotten bool                                    // there was no room for the facts of some spans that went early
 }
 
 // arriving is one call, and the time that passes before it.
@@ -130,7 +129,7 @@ func (p placed) String() string {
 	return fmt.Sprintf("%x(%s)", id[5:], p.Name())
 }
 
-func (p placed) key() spanKey { return spanKey{p.TraceID(), p.SpanID()} }
+func (p placed) key() harness.SpanKey { return harness.SpanKey{Trace: p.TraceID(), ID: p.SpanID()} }
 
 func (p placed) isLLM() bool { return p.head().Kind != dialect.Other }
 
@@ -142,16 +141,16 @@ func (p placed) head() dialect.Head {
 // play lets the spans arrive, and the time pass until nothing is held. It returns what is
 // said of them, and the traces on which the order may have an influence: spans that are not
 // held came when they could not be taken into account, see [arrivals.tooSoonOrLate].
-func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
+func (a *arrivals) play(t *testing.T) (harness.Outcome, map[pcommon.TraceID]bool) {
 	t.Helper()
-	var d *disk
+	var d *harness.Disk
 	if slices.ContainsFunc(a.calls, func(c arriving) bool { return c.end != goesOn }) {
-		d = newDisk()
+		d = harness.NewDisk()
 	}
 	a.refuse()
-	next := new(flakyNext)
+	next := new(harness.FlakyNext)
 	h := a.start(t, d, next, nil, 0)
-	a.whole = map[spanKey]semconv.RetrySafety{}
+	a.whole = map[harness.SpanKey]semconv.RetrySafety{}
 	excused := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
 		if a.calls[i].end == stopped {
@@ -163,18 +162,18 @@ func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 				excused[p.TraceID()] = true
 			}
 		}
-		h.passStepwise(t, a.calls[i].after)
-		a.tooSoonOrLate(i, outcomeOf(h.out()), excused)
+		h.PassStepwise(t, a.calls[i].after)
+		a.tooSoonOrLate(i, harness.OutcomeOf(h.Out()), excused)
 		a.calls[i].send(t, h, next)
 	}
-	h.passStepwise(t, 2*a.cfg.MaxHold)
-	for key, did := range h.effects() {
+	h.PassStepwise(t, 2*a.cfg.MaxHold)
+	for key, did := range h.Effects() {
 		a.whole[key] = trace.Repeat(did).Safety
 	}
-	h.passStepwise(t, 2*a.cfg.RunTimeout)
-	_, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
+	h.PassStepwise(t, 2*a.cfg.RunTimeout)
+	_, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	a.forgotten = err == nil // the counter appears with the first
-	return outcomeOf(h.out()), excused
+	return harness.OutcomeOf(h.Out()), excused
 }
 
 // refuse lets the next consumer refuse some of several calls, always the same ones.
@@ -191,18 +190,18 @@ func (a *arrivals) refuse() {
 }
 
 // start starts a process, so long after another one if there was one.
-func (a *arrivals) start(t *testing.T, d *disk, next *flakyNext, before *harness, down time.Duration) *harness {
+func (a *arrivals) start(t *testing.T, d *harness.Disk, next *harness.FlakyNext, before *harness.Harness, down time.Duration) *harness.Harness {
 	t.Helper()
-	h := newHarness(t, a.cfg, next)
-	h.sink, h.Limits = &next.TracesSink, a.limits
+	h := harness.New(t, a.cfg, next)
+	h.Sink, h.Limits = &next.TracesSink, a.limits
 	if before != nil {
-		h.clock.advance(before.clock.Now().Add(down).Sub(t0))
+		h.Clock.Advance(before.Clock.Now().Add(down).Sub(harness.T0))
 	}
 	if d != nil {
 		if before == nil { // spans come after they ended, by the clocks of their producers
-			h.clock.advance(max(a.latest().Sub(t0), 0))
+			h.Clock.Advance(max(a.latest().Sub(harness.T0), 0))
 		}
-		h.openOn(t, d)
+		h.OpenOn(t, d)
 	}
 	return h
 }
@@ -219,28 +218,28 @@ func (a *arrivals) latest() time.Time {
 }
 
 // send sends a call until it is taken.
-func (c *arriving) send(t *testing.T, h *harness, next *flakyNext) {
+func (c *arriving) send(t *testing.T, h *harness.Harness, next *harness.FlakyNext) {
 	t.Helper()
-	next.fail = down
+	next.Fail = harness.Down
 	if c.refused {
-		require.Error(t, h.withoutMemory(t, c.traces()))
-		next.fail = nil
+		require.Error(t, h.WithoutMemory(t, c.traces()))
+		next.Fail = nil
 		return
 	}
 	for range c.refusals {
 		err := h.ConsumeTraces(t.Context(), c.traces())
 		if err == nil { // everything is held
-			next.fail = nil
+			next.Fail = nil
 			return
 		}
 		if !errors.Is(err, tenant.ErrFull) {
-			require.ErrorIs(t, err, errDown)
+			require.ErrorIs(t, err, harness.ErrDown)
 		}
 	}
-	next.fail = nil
+	next.Fail = nil
 	err := h.ConsumeTraces(t.Context(), c.traces())
 	for errors.Is(err, tenant.ErrFull) { // until what waits is sent again
-		h.pass(t, forward.FirstRetry)
+		h.Pass(t, forward.FirstRetry)
 		err = h.ConsumeTraces(t.Context(), c.traces())
 	}
 	require.NoError(t, err)
@@ -262,11 +261,11 @@ func (a *arrivals) interrupted(g *rand.Rand) *arrivals {
 // for one that is, at the wrong time: a span above an LLM span while nothing else of its
 // trace is here (only traces with LLM spans cost the memory of what is above these), and
 // one of those or an exchange when the LLM span has gone, because its run was complete.
-func (a *arrivals) tooSoonOrLate(call int, gone outcome, excused map[pcommon.TraceID]bool) {
+func (a *arrivals) tooSoonOrLate(call int, gone harness.Outcome, excused map[pcommon.TraceID]bool) {
 	if a.calls[call].refused {
 		return
 	}
-	parents := map[spanKey]pcommon.SpanID{}
+	parents := map[harness.SpanKey]pcommon.SpanID{}
 	known := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
 		for _, p := range a.calls[i].spans {
@@ -274,20 +273,20 @@ func (a *arrivals) tooSoonOrLate(call int, gone outcome, excused map[pcommon.Tra
 			known[p.TraceID()] = known[p.TraceID()] || i <= call && p.isLLM() && !a.calls[i].refused
 		}
 	}
-	beneath := map[spanKey][]spanKey{} // LLM spans, by what is above them
+	beneath := map[harness.SpanKey][]harness.SpanKey{} // LLM spans, by what is above them
 	for i := range a.calls {
 		for _, p := range a.calls[i].spans {
 			for at, depth := p.key(), 0; p.isLLM() && !parents[at].IsEmpty() && depth < len(parents); depth++ {
-				at = spanKey{at.trace, parents[at]}
+				at = harness.SpanKey{Trace: at.Trace, ID: parents[at]}
 				beneath[at] = append(beneath[at], p.key())
 			}
 		}
 	}
-	isGone := func(key spanKey) bool { return len(gone[key]) > 0 }
+	isGone := func(key harness.SpanKey) bool { return len(gone[key]) > 0 }
 	for _, p := range a.calls[call].spans {
 		switch above := beneath[p.key()]; {
 		case p.isLLM():
-		case p.head().Exchange && isGone(spanKey{p.TraceID(), p.ParentSpanID()}),
+		case p.head().Exchange && isGone(harness.SpanKey{Trace: p.TraceID(), ID: p.ParentSpanID()}),
 			len(above) > 0 && !known[p.TraceID()],
 			slices.ContainsFunc(above, isGone):
 			excused[p.TraceID()] = true
@@ -297,8 +296,8 @@ func (a *arrivals) tooSoonOrLate(call int, gone outcome, excused map[pcommon.Tra
 
 // inTime is what is wanted, without the verdicts on runs that announce no numbers and of which
 // a part arrives when they do not wait for it any more: no call has brought it before.
-func (a *arrivals) inTime(want outcome) outcome {
-	arrived := map[spanKey]time.Duration{}
+func (a *arrivals) inTime(want harness.Outcome) harness.Outcome {
+	arrived := map[harness.SpanKey]time.Duration{}
 	at := time.Duration(0)
 	for i := range a.calls {
 		c := &a.calls[i]
@@ -314,7 +313,7 @@ func (a *arrivals) inTime(want outcome) outcome {
 	}
 	last := map[pcommon.TraceID]time.Duration{}
 	for key, at := range arrived {
-		last[key.trace] = max(last[key.trace], at)
+		last[key.Trace] = max(last[key.Trace], at)
 	}
 	want = maps.Clone(want)
 	for i := range a.calls {
@@ -329,205 +328,11 @@ func (a *arrivals) inTime(want outcome) outcome {
 	return want
 }
 
-// passStepwise lets time pass from one deadline to the next.
-func (h *harness) passStepwise(t *testing.T, d time.Duration) {
-	t.Helper()
-	until := h.clock.Now().Add(d)
-	for {
-		at, ok := h.nextDue()
-		if !ok || at.After(until) {
-			break
-		}
-		h.pass(t, max(at.Sub(h.clock.Now()), 0))
-	}
-	h.pass(t, until.Sub(h.clock.Now()))
-}
-
-// outcome is what is said of each span, by trace and span: of each time that it came out.
-type outcome map[spanKey][]judgement
-
-// judgement is the verdict of a span as text, by attribute.
-type judgement map[string]string
-
-func outcomeOf(td ptrace.Traces) outcome {
-	o := outcome{}
-	eachSpan(td, func(span ptrace.Span) {
-		s := judgement{}
-		for key, v := range span.Attributes().All() {
-			if isVerdict(key) {
-				s[key] = v.AsString()
-			}
-		}
-		if span.Name() == semconv.SpanRunAbandoned {
-			s["name"] = span.Name()
-		}
-		key := spanKey{span.TraceID(), span.SpanID()}
-		o[key] = append(o[key], s)
-	})
-	return o
-}
-
-func isVerdict(key string) bool {
-	for _, prefix := range []string{"llm.failure.", "llm.retry.safety", "llm.retry.reason", "llm.classification.", "llm.run.outcome", "llm.run.timeline", "llm.run.recovered", "llm.history.missing"} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// one is what is said of a span that came out several times: by the copy with the most.
-func one(list []judgement) judgement {
-	return slices.MaxFunc(list, func(a, b judgement) int { return cmp.Compare(len(a), len(b)) })
-}
-
-// abandoned reports whether it is of a span that was added, for a run that never ended.
-func (s judgement) abandoned() bool { return s["name"] == semconv.SpanRunAbandoned }
-
-func (s judgement) trigger() string { return s[string(semconv.ClassificationTriggerKey)] }
-
-// differences are how this outcome differs from what is wanted, in words.
-func (o outcome) differences(want outcome) (list []string) {
-	for _, key := range sortedKeys(want, o) {
-		w, got := want[key], o[key]
-		if len(w) == 0 || len(got) == 0 {
-			list = append(list, fmt.Sprintf("%s came out %d times, not %d", key.id, len(got), len(w)))
-			continue
-		}
-		a, b := one(w), one(got)
-		for _, attr := range sortedAttrs(a, b) {
-			if a[attr] != b[attr] {
-				list = append(list, fmt.Sprintf("%s %s: %q, not %q", key.id, attr, b[attr], a[attr]))
-			}
-		}
-	}
-	return list
-}
-
-// sameTriggers reports whether everything was judged for the same reason as is wanted.
-func (o outcome) sameTriggers(want outcome) bool {
-	for key := range o {
-		if one(o[key]).abandoned() {
-			return false
-		}
-	}
-	for key := range want {
-		if len(o[key]) == 0 || one(o[key]).trigger() != one(want[key]).trigger() || one(want[key]).abandoned() {
-			return false
-		}
-	}
-	return true
-}
-
-// carelessness are the spans of which less careful things are said than is wanted.
-// A run that lacks its root may take another one's spans for its own where the order has
-// an influence: success is then not compared.
-func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool, whole map[spanKey]semconv.RetrySafety) (list []string) {
-	for _, key := range sortedKeys(want, o) {
-		w, got := want[key], o[key]
-		if len(w) == 0 || len(got) == 0 {
-			if len(w) != 0 && !one(w).abandoned() {
-				list = append(list, fmt.Sprintf("%s came out %d times, not %d", key.id, len(got), len(w)))
-			}
-			continue
-		}
-		a := one(w)
-		for _, b := range got {
-			if what := careless(a, b, excused[key.trace], whole[key]); what != "" && !o.saidLate(key, a, b) {
-				list = append(list, fmt.Sprintf("%s %s: %v, not %v", key.id, what, b.words(), a.words()))
-			}
-		}
-	}
-	return list
-}
-
-// saidLate reports whether a run, which memory did not suffice to hold, was judged before one
-// of its parts arrived, and that part says what makes a repetition less safe. A person is to
-// be asked before the run is repeated, and finds it there.
-func (o outcome) saidLate(run spanKey, want, got judgement) bool {
-	safety := string(semconv.RetrySafetyKey)
-	if got.trigger() != semconv.TriggerMemory.String() || got[string(semconv.RunOutcomeKey)] == "" ||
-		got[safety] != semconv.RetrySafetyUserConfirmedRetry.String() {
-		return false
-	}
-	for key, list := range o {
-		if key.trace == run.trace && slices.ContainsFunc(list, func(s judgement) bool {
-			return s.trigger() == semconv.TriggerLate.String() && s[safety] == want[safety]
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
-// careless says why one judgement is less careful than the whole trace allows, "" if it is
-// not. Less is known of spans that go early: then a person is to be asked. That is less
-// careful than no_retry only if it is said of the same failure.
-//
-// Two kinds of spans are judged without what may come later: a request without a parent or
-// beneath such a one, where the other is not here, and a request that broke within the input
-// of a call and has waited for max_trace. A tool that runs all the same, and whose span comes
-// after that, is not known then.
-//
-// A run that did not fail has no such verdict: what all of it did counts.
-func careless(want, got judgement, excused bool, whole semconv.RetrySafety) string {
-	wanted, _ := semconv.ParseRetrySafety(want[string(semconv.RetrySafetyKey)])
-	is, _ := semconv.ParseRetrySafety(got[string(semconv.RetrySafetyKey)])
-	outcome, before := got[string(semconv.RunOutcomeKey)], want[string(semconv.RunOutcomeKey)]
-	well := func(outcome string) bool {
-		return outcome == semconv.RunOutcomeSucceeded.String() || outcome == semconv.RunOutcomeRecovered.String()
-	}
-	same := want[string(semconv.FailureClassKey)] == got[string(semconv.FailureClassKey)] &&
-		want[string(semconv.FailureCauseKey)] == got[string(semconv.FailureCauseKey)]
-	waited := got.trigger() == semconv.TriggerHoldExpired.String() && outcome == "" &&
-		got[string(semconv.RetryReasonKey)] == semconv.RetryReasonIncompleteToolInput.String()
-	alone := same && outcome == "" && want.trigger() == semconv.TriggerComplete.String() &&
-		want[string(semconv.RetryReasonKey)] == semconv.RetryReasonEvidenceIncomplete.String()
-	switch {
-	case alone && is != semconv.RetrySafetySafeAutoRetry:
-	case waited && is != semconv.RetrySafetySafeAutoRetry:
-	case is == semconv.RetrySafetySafeAutoRetry && (wanted > is || wanted == semconv.RetrySafetyUnset && before != "" && whole > is):
-		return "is safe"
-	case same && is < wanted && is != semconv.RetrySafetyUnset:
-		return "is less careful"
-	case !excused && well(outcome) && before != "" && !well(before):
-		return "is a success"
-	}
-	return ""
-}
-
-func (s judgement) words() string {
-	var list []string
-	for _, key := range []string{
-		string(semconv.ClassificationTriggerKey), string(semconv.RunOutcomeKey), string(semconv.FailureClassKey),
-		string(semconv.FailureCauseKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
-	} {
-		if s[key] != "" {
-			list = append(list, s[key])
-		}
-	}
-	return strings.Join(list, " ")
-}
-
-func sortedKeys(a, b outcome) []spanKey {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.SortedFunc(maps.Keys(all), func(a, b spanKey) int {
-		return cmp.Or(slices.Compare(a.trace[:], b.trace[:]), slices.Compare(a.id[:], b.id[:]))
-	})
-}
-
-func sortedAttrs(a, b judgement) []string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
-}
-
 // recordings are all recorded traces: those of this package, those of the dialects, and
 // those of published agents, beside the folder that OTELLLM_FIXTURES names.
 func recordedTraces(t *testing.T) (list []recordedTrace) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "in.yaml"))
+	paths, err := filepath.Glob(harness.Testdata("traces", "*", "in.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
@@ -535,7 +340,7 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		require.NoError(t, err)
 		list = append(list, recordedTracesOf(filepath.Base(filepath.Dir(path)), td)...)
 	}
-	paths, err = filepath.Glob(filepath.Join("internal", "dialect", "testdata", "traces", "*.json"))
+	paths, err = filepath.Glob(filepath.Join("..", "dialect", "testdata", "traces", "*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
@@ -546,11 +351,11 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		list = append(list, recordedTracesOf(filepath.Base(path), td)...)
 	}
 	for seed := range uint64(12) {
-		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), tracesOf(t, makeTree(seed).spans...))...)
+		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), harness.TracesOf(t, makeTree(seed).spans...))...)
 		list[len(list)-1].made = true
 	}
 	for seed := range uint64(12) {
-		list = append(list, recordedTracesOf(fmt.Sprint("uncounted_", seed), tracesOf(t, uncountedTrace(seed)...))...)
+		list = append(list, recordedTracesOf(fmt.Sprint("uncounted_", seed), harness.TracesOf(t, uncountedTrace(seed)...))...)
 		list[len(list)-1].uncounted = true
 	}
 	if dir := os.Getenv("OTELLLM_FIXTURES"); dir != "" {
@@ -558,7 +363,7 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		require.NoError(t, err)
 		for _, path := range paths {
 			name := filepath.Base(filepath.Dir(path)) + "_" + strings.TrimSuffix(filepath.Base(path), ".traces.jsonl.gz")
-			list = append(list, recordedTracesOf(name, readLines(t, path))...)
+			list = append(list, recordedTracesOf(name, harness.ReadLines(t, path))...)
 		}
 	}
 	return list
@@ -566,60 +371,29 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 
 // uncountedTrace is a run that failed and announces no numbers, with requests and tools of
 // which some make it unsafe to repeat, and with runs within it.
-func uncountedTrace(seed uint64) (spans []spanSpec) {
+func uncountedTrace(seed uint64) (spans []harness.Span) {
 	g := rand.New(rand.NewPCG(seed, 2))
-	part := func(id, run byte, from float64, kinds int) spanSpec {
-		r := requestSpan(id, run, from, from+0.5)
+	part := func(id, run byte, from float64, kinds int) harness.Span {
+		r := harness.RequestSpan(id, run, from, from+0.5)
 		switch g.IntN(kinds) {
 		case 0, 1:
-			return r.refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+			return r.Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
 		case 2:
-			return r.cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+			return r.Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2})
 		default:
-			return toolSpan(id, from, from+0.5, fmt.Sprint("call_", id), semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
-				under(run).with(semconv.RunID(spanID(run).String()))
+			return harness.ToolSpan(id, from, from+0.5, fmt.Sprint("call_", id), semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
+				Under(run).With(semconv.RunID(harness.SpanID(run).String()))
 		}
 	}
 	end := 1 + float64(g.IntN(8))
-	spans = append(spans, uncountedRun(0, end)[0], part(2, 1, end-0.9, 2))
+	spans = append(spans, harness.UncountedRun(0, end)[0], part(2, 1, end-0.9, 2))
 	for id := byte(3); id < 3+byte(g.IntN(4)); id++ {
 		spans = append(spans, part(id, 1, float64(id-3), 4))
 	}
 	for id := byte(10); id < 10+10*byte(g.IntN(2)); id += 10 {
-		spans = append(spans, unannounced(runSpan(id, 0.1, 0.9, 1, 0)).failed("429").under(1).in("inner"), part(id+1, id, 0.2, 4).in("inner"))
+		spans = append(spans, harness.Unannounced(harness.RunSpan(id, 0.1, 0.9, 1, 0)).Failed("429").Under(1).In("inner"), part(id+1, id, 0.2, 4).In("inner"))
 	}
 	return spans
-}
-
-// readLines reads OTLP JSON, one call a line.
-func readLines(t *testing.T, path string) ptrace.Traces {
-	t.Helper()
-	all := ptrace.NewTraces()
-	eachLine(t, path, func(line json.RawMessage) {
-		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
-		require.NoError(t, err)
-		td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
-	})
-	return all
-}
-
-// eachLine reads a gzipped file with JSON in each line.
-func eachLine(t *testing.T, path string, read func(json.RawMessage)) {
-	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	for dec := json.NewDecoder(z); ; {
-		var line json.RawMessage
-		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			return
-		} else {
-			require.NoError(t, err)
-		}
-		read(line)
-	}
 }
 
 // recordedTracesOf are the traces with LLM spans.
@@ -649,7 +423,7 @@ func recordedTracesOf(name string, td ptrace.Traces) (list []recordedTrace) {
 			if len(list) > 1 {
 				list[i].name = fmt.Sprintf("%s_%d", name, i)
 			}
-			list[i].beginAt(t0)
+			list[i].beginAt(harness.T0)
 			with = append(with, list[i])
 		}
 	}
@@ -817,14 +591,14 @@ func newSpanID(g *rand.Rand) (id pcommon.SpanID) {
 }
 
 func (r *recordedTrace) together() *arrivals {
-	return &arrivals{cfg: defaultConfig(), calls: []arriving{{spans: r.spans}}}
+	return &arrivals{cfg: harness.DefaultConfig(), calls: []arriving{{spans: r.spans}}}
 }
 
 // shuffled is a way in which the spans arrive within settle.
 func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
-	a := &arrivals{cfg: defaultConfig()}
+	a := &arrivals{cfg: harness.DefaultConfig()}
 	a.cfg.Shards = 1 + g.IntN(4)
-	a.deliver(g, r.spans, xSettle)
+	a.deliver(g, r.spans, harness.Settle)
 	return a
 }
 
@@ -848,7 +622,7 @@ func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
 		passed.SetTraceID(pcommon.TraceID{15: 3})
 		passed.SetSpanID(newSpanID(g))
 		c.spans = append(slices.Clip(c.spans), passed)
-		list = append(list, timed{c, at + time.Duration(g.Int64N(int64(xMaxHold/2)))})
+		list = append(list, timed{c, at + time.Duration(g.Int64N(int64(harness.MaxHold/2)))})
 		c.refused = true
 		list = append(list, timed{c, at})
 	}
@@ -863,9 +637,9 @@ func (r *recordedTrace) sentAgain(g *rand.Rand) *arrivals {
 
 // scattered is a way in which spans arrive late, or go early.
 func (r *recordedTrace) scattered(g *rand.Rand) *arrivals {
-	a := &arrivals{cfg: defaultConfig()}
+	a := &arrivals{cfg: harness.DefaultConfig()}
 	a.cfg.Shards = 1 + g.IntN(4)
-	within, ways := xSettle, 4
+	within, ways := harness.Settle, 4
 	if r.uncounted {
 		ways = 2
 	}
@@ -919,36 +693,6 @@ func (r *recordedTrace) with(other *recordedTrace) *recordedTrace {
 	return &recordedTrace{made: r.made || other.made, uncounted: r.uncounted || other.uncounted, name: r.name + " and " + other.name, spans: append(slices.Clip(r.spans), other.spans...)}
 }
 
-// expect holds what is said of each trace to what is wanted, or where spans went for
-// another reason, demands that nothing less careful is said.
-func (o outcome) expect(want outcome, excused map[pcommon.TraceID]bool, whole map[spanKey]semconv.RetrySafety) (wrong []string, strict, careful int) {
-	for trace := range want.traces() {
-		got, wanted := o.of(trace), want.of(trace)
-		if !excused[trace] && got.sameTriggers(wanted) {
-			wrong = append(wrong, got.differences(wanted)...)
-			strict++
-		} else {
-			wrong = append(wrong, got.carelessness(wanted, excused, whole)...)
-			careful++
-		}
-	}
-	return wrong, strict, careful
-}
-
-func (o outcome) traces() map[pcommon.TraceID]bool {
-	ids := map[pcommon.TraceID]bool{}
-	for key := range o {
-		ids[key.trace] = true
-	}
-	return ids
-}
-
-func (o outcome) of(trace pcommon.TraceID) outcome {
-	of := maps.Clone(o)
-	maps.DeleteFunc(of, func(key spanKey, _ []judgement) bool { return key.trace != trace })
-	return of
-}
-
 // Whatever the order in which spans arrive within settle, the verdicts are the same; and
 // where spans go early or come late, none is less careful. A failure names the trace, its
 // changes and the seed: -run 'TestOrder/^name$' -order-seed N -orders 1 plays it again.
@@ -975,7 +719,7 @@ func TestOrder(t *testing.T) {
 				for range 3 {
 					a := r.shuffled(g)
 					got, excused := a.play(t)
-					wrong, n, m := got.expect(want, excused, whole)
+					wrong, n, m := got.Expect(want, excused, whole)
 					strict, careful = strict+n, careful+m
 					if len(wrong) > 0 {
 						t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
@@ -984,7 +728,7 @@ func TestOrder(t *testing.T) {
 				for _, a := range []*arrivals{r.scattered(g), r.sentAgain(g), r.shuffled(g).interrupted(g), r.scattered(g).interrupted(g)} {
 					got, excused := a.play(t)
 					r.excuse(excused)
-					if wrong := got.carelessness(a.inTime(want), excused, whole); len(wrong) > 0 {
+					if wrong := got.Carelessness(a.inTime(want), excused, whole); len(wrong) > 0 {
 						t.Errorf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
 					}
 				}
@@ -1021,11 +765,11 @@ func TestOrderInParts(t *testing.T) {
 					got, excused := a.play(t)
 					r.excuse(excused)
 					if a.forgotten {
-						for trace := range want.traces() {
+						for trace := range want.Traces() {
 							excused[trace] = true
 						}
 					}
-					if wrong := got.carelessness(a.inTime(want), excused, together.whole); len(wrong) > 0 {
+					if wrong := got.Carelessness(a.inTime(want), excused, together.whole); len(wrong) > 0 {
 						t.Errorf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
 					}
 				}

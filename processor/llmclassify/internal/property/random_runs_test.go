@@ -1,4 +1,4 @@
-package llmclassify
+package property
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -40,41 +42,41 @@ func treeID(n int) pcommon.SpanID {
 	if n == 0 {
 		return pcommon.SpanID{}
 	}
-	return many(n)
+	return harness.NthSpanID(n)
 }
 
-func (s treeSpan) addTo(f forest) {
-	var spec spanSpec
+func (s treeSpan) addTo(f harness.Forest) {
+	var spec harness.Span
 	switch s.kind {
 	case 'r':
-		if spec = runSpan(1, 0, 0, s.requests, s.tools); !s.counted {
-			spec = unannounced(spec)
+		if spec = harness.RunSpan(1, 0, 0, s.requests, s.tools); !s.counted {
+			spec = harness.Unannounced(spec)
 		}
 		if s.failed {
-			spec = spec.failed("x")
+			spec = spec.Failed("x")
 		}
 	case 'q':
 		switch {
 		case s.failed && s.shown:
-			spec = shownText(1, 0)
+			spec = harness.ShownText(1, 0)
 		case s.failed:
-			spec = limitedOf(1, 0)
+			spec = harness.RateLimited(1, 0)
 		default:
-			spec = requestSpan(1, 0, 0, 0).answered("stop", answer)
+			spec = harness.RequestSpan(1, 0, 0, 0).Answered("stop", harness.Answer)
 		}
 	case 't':
 		effect := semconv.ToolEffectReadOnly
 		if s.paid {
 			effect = semconv.ToolEffectNonIdempotent
 		}
-		spec = toolSpan(1, 0, 0, "c"+strconv.Itoa(s.id), effect, semconv.ToolOutcomeSucceeded).without(semconv.RunIDKey)
+		spec = harness.ToolSpan(1, 0, 0, "c"+strconv.Itoa(s.id), effect, semconv.ToolOutcomeSucceeded).Without(semconv.RunIDKey)
 	default:
-		spec = otherSpan(1, 0, 0, 0)
+		spec = harness.OtherSpan(1, 0, 0, 0)
 	}
 	if s.named {
-		spec = spec.with(semconv.RunID(treeID(s.run).String()))
+		spec = spec.With(semconv.RunID(treeID(s.run).String()))
 	}
-	f.add(spec.in(s.service), treeID(s.id), treeID(s.parent), s.from+s.skew, s.to+s.skew)
+	f.Add(spec.In(s.service), treeID(s.id), treeID(s.parent), s.from+s.skew, s.to+s.skew)
 }
 
 // runTree is a trace made at random: agents of several services that start one another from
@@ -254,7 +256,7 @@ func (g *runTree) did(s treeSpan, run int, known map[int]bool) bool {
 
 // treeVerdict is a verdict on a run of a tree.
 type treeVerdict struct {
-	verdict
+	harness.Verdict
 	run       int
 	known     map[int]bool // the spans that were here
 	corrected bool         // it is more careful in the end
@@ -262,20 +264,20 @@ type treeVerdict struct {
 
 // play delivers the spans in any order, in some calls with pauses, and returns the verdicts on
 // its runs. Processes are killed, and others go on from their disk, if restarts.
-func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []treeVerdict) {
+func (g *runTree) play(t *testing.T, cfg *llmclassify.Config, restarts bool) (verdicts []treeVerdict) {
 	t.Helper()
-	h, d := newHarness(t, cfg, nil), newDisk()
+	h, d := harness.New(t, cfg, nil), harness.NewDisk()
 	if restarts {
-		h.openOn(t, d)
+		h.OpenOn(t, d)
 	}
 	known, seen := map[int]bool{}, 0
 	note := func() {
-		all := h.sink.AllTraces()
+		all := h.Sink.AllTraces()
 		for _, td := range all[seen:] {
-			eachSpan(td, func(s ptrace.Span) {
+			harness.EachSpan(td, func(s ptrace.Span) {
 				id := s.SpanID()
 				if n := int(id[1])<<8 | int(id[2]); g.span(n).kind == 'r' {
-					verdicts = append(verdicts, treeVerdict{verdict: verdictOf(s), run: n, known: maps.Clone(known)})
+					verdicts = append(verdicts, treeVerdict{Verdict: harness.VerdictOf(s), run: n, known: maps.Clone(known)})
 				}
 			})
 		}
@@ -283,11 +285,11 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 	}
 	pass := func(d, step time.Duration) {
 		for ; d > 0; d -= step {
-			h.pass(t, min(d, step))
+			h.Pass(t, min(d, step))
 			note()
 		}
 	}
-	held := func() bool { return h.lane().Buffer.Trace(traceID(1)) != nil }
+	held := func() bool { return h.Lane().Buffer.Trace(harness.TraceID(1)) != nil }
 	if restarts { // spans come after they ended, by the clocks of their producers
 		pass(20*time.Second, 20*time.Second)
 	}
@@ -298,7 +300,7 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 		if g.maybe(0.25) {
 			n = len(order)
 		}
-		f, others := newForest(t), true // nothing but spans of others
+		f, others := harness.NewForest(t), true // nothing but spans of others
 		for _, i := range order[:n] {
 			if s := g.spans[i]; !s.lost {
 				s.addTo(f)
@@ -326,28 +328,28 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 			if others {
 				maps.DeleteFunc(known, func(id int, _ bool) bool { return g.span(id).kind == 'o' })
 			}
-			g.forgetOthers(known, verdicts, newForest(t))
+			g.forgetOthers(known, verdicts, harness.NewForest(t))
 		}
 		if g.maybe(0.6) {
 			pass(time.Duration(g.IntN(300))*time.Millisecond*time.Duration(1+20*g.IntN(2)*g.IntN(2)), 50*time.Millisecond)
 		}
 		if restarts && g.maybe(0.3) {
-			d = d.copied()
-			next := newHarness(t, cfg, nil)
-			next.clock.advance(h.clock.Now().Sub(t0) + time.Duration(g.IntN(10))*time.Second)
+			d = d.Copied()
+			next := harness.New(t, cfg, nil)
+			next.Clock.Advance(h.Clock.Now().Sub(harness.T0) + time.Duration(g.IntN(10))*time.Second)
 			h, seen = next, 0
-			h.openOn(t, d)
+			h.OpenOn(t, d)
 			note()
 			if !held() {
-				g.forgetOthers(known, verdicts, newForest(t))
+				g.forgetOthers(known, verdicts, harness.NewForest(t))
 			}
 		}
 	}
 	pass(time.Minute, time.Second)
 	for i := range verdicts {
 		v := &verdicts[i]
-		with, _ := h.corrected(treeID(v.run))
-		v.corrected = with > v.safety
+		with, _ := h.Corrected(treeID(v.run))
+		v.corrected = with > v.Safety
 	}
 	return verdicts
 }
@@ -355,9 +357,9 @@ func (g *runTree) play(t *testing.T, cfg *Config, restarts bool) (verdicts []tre
 // forgetOthers removes what is not kept of a trace of which no LLM span is here: the spans of
 // others, but for those of the call that comes. Those beneath a run that was judged are known to
 // have been there.
-func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes forest) {
+func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes harness.Forest) {
 	isOther := func(id int) bool { return known[id] && g.span(id).kind == 'o' }
-	here := spansOf(comes.Traces)
+	here := harness.SpansOf(comes.Traces)
 	for id := range known {
 		above := id
 		for isOther(above) || g.passed[above] {
@@ -395,15 +397,15 @@ func TestMostSafeRunsAreCalledSafe(t *testing.T) {
 			for i := range g.spans {
 				g.spans[i].lost = false
 			}
-			for _, v := range g.play(t, defaultConfig(), false) {
+			for _, v := range g.play(t, harness.DefaultConfig(), false) {
 				isUnsafe := func(s treeSpan) bool {
 					is, _ := g.isReally(s, v.run)
 					return is && (s.shown || s.paid)
 				}
-				if v.outcome != semconv.RunOutcomeFailed || slices.ContainsFunc(g.spans, isUnsafe) {
+				if v.Outcome != semconv.RunOutcomeFailed || slices.ContainsFunc(g.spans, isUnsafe) {
 					continue
 				}
-				if truly++; v.safety == safe {
+				if truly++; v.Safety == harness.Safe {
 					called++
 				}
 			}
@@ -418,7 +420,7 @@ func judgeTree(t *testing.T, seed uint64) (judged int) {
 	t.Helper()
 	t.Run("seed "+strconv.FormatUint(seed, 10), func(t *testing.T) { // what it takes goes with it
 		g := newRunTree(seed)
-		cfg := defaultConfig()
+		cfg := harness.DefaultConfig()
 		if g.maybe(0.3) {
 			cfg.MaxHold = 4 * time.Second
 		}
@@ -427,7 +429,7 @@ func judgeTree(t *testing.T, seed uint64) (judged int) {
 		}
 		restarts := g.maybe(0.3)
 		for _, v := range g.play(t, cfg, restarts) {
-			if v.safety != safe {
+			if v.Safety != harness.Safe {
 				continue
 			}
 			judged++
@@ -435,9 +437,9 @@ func judgeTree(t *testing.T, seed uint64) (judged int) {
 				switch _, shown := g.isReally(s, v.run); {
 				case !s.shown && !s.paid:
 				case g.did(s, v.run, v.known):
-					t.Errorf("run %d is safe to repeat over span %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.trigger, slices.Sorted(maps.Keys(v.known)), g)
+					t.Errorf("run %d is safe to repeat over span %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.Trigger, slices.Sorted(maps.Keys(v.known)), g)
 				case s.kind == 'q' && !v.known[s.id] && !s.lost && shown && s.from < g.span(v.run).to && !restarts && !v.corrected:
-					t.Errorf("run %d is not corrected by request %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.trigger, slices.Sorted(maps.Keys(v.known)), g)
+					t.Errorf("run %d is not corrected by request %d of run %d, %v, %v:\n%s", v.run, s.id, s.run, v.Trigger, slices.Sorted(maps.Keys(v.known)), g)
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -56,7 +57,7 @@ func truthOf(t *testing.T, path, fault string) recordedFault {
 		return f
 	}
 	last, called := "", false
-	eachLine(t, requests[0], func(line json.RawMessage) {
+	harness.EachLine(t, requests[0], func(line json.RawMessage) {
 		var r recordedRequest
 		require.NoError(t, json.Unmarshal(line, &r))
 		switch r.Act {
@@ -95,17 +96,17 @@ func (s score) String() string {
 }
 
 // ofRun scores the verdict of a run.
-func (f recordedFault) ofRun(v verdict) score {
+func (f recordedFault) ofRun(v harness.Verdict) score {
 	switch {
-	case v.safety == semconv.RetrySafetySafeAutoRetry && (f.shown || f.ran):
+	case v.Safety == semconv.RetrySafetySafeAutoRetry && (f.shown || f.ran):
 		return scoreUnsafe
-	case !f.failed && (v.outcome == semconv.RunOutcomeSucceeded || v.outcome == semconv.RunOutcomeRecovered):
+	case !f.failed && (v.Outcome == semconv.RunOutcomeSucceeded || v.Outcome == semconv.RunOutcomeRecovered):
 		return scoreRight
 	case !f.failed:
 		return scoreWrong
-	case v.outcome == semconv.RunOutcomeIncomplete:
+	case v.Outcome == semconv.RunOutcomeIncomplete:
 		return scoreCautious
-	case v.outcome == semconv.RunOutcomeFailed && slices.Contains(f.classes, v.class):
+	case v.Outcome == semconv.RunOutcomeFailed && slices.Contains(f.classes, v.Class):
 		return scoreRight
 	default:
 		return scoreWrong
@@ -114,13 +115,13 @@ func (f recordedFault) ofRun(v verdict) score {
 
 // ofPart scores the verdict of a request or a tool. That of a gateway of this project may
 // call it safe to send a request again with the outputs of its history: it read them.
-func (f recordedFault) ofPart(v verdict, ours bool) score {
+func (f recordedFault) ofPart(v harness.Verdict, ours bool) score {
 	switch {
-	case v.safety == semconv.RetrySafetySafeAutoRetry && (f.shown || f.ran && !ours):
+	case v.Safety == semconv.RetrySafetySafeAutoRetry && (f.shown || f.ran && !ours):
 		return scoreUnsafe
-	case slices.Contains(f.classes, v.class):
+	case slices.Contains(f.classes, v.Class):
 		return scoreRight
-	case f.failed && v.class == semconv.ClassUnclassified:
+	case f.failed && v.Class == semconv.ClassUnclassified:
 		return scoreCautious
 	default:
 		return scoreWrong
@@ -144,7 +145,7 @@ func TestRecordedAgents(t *testing.T) {
 	for _, path := range paths {
 		agent, name := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".traces.jsonl.gz")
 		t.Run(agent+"/"+name, func(t *testing.T) {
-			got := judgedRecording(t, readLines(t, path), truthOf(t, path, name))
+			got := judgedRecording(t, harness.ReadLines(t, path), truthOf(t, path, name))
 			counts[got.score]++
 			t.Log(got.score, "\n\t"+strings.Join(got.said, "\n\t"))
 			assert.Less(t, got.score, scoreWrong)
@@ -175,28 +176,28 @@ type recordedVerdicts struct {
 
 func judgedRecording(t *testing.T, td ptrace.Traces, f recordedFault) (got recordedVerdicts) {
 	t.Helper()
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
-	h.pass(t, time.Hour)
+	h.Pass(t, time.Hour)
 	require.NoError(t, h.Shutdown(t.Context()))
 	run, part := scoreNothing, scoreNothing
-	for _, rs := range h.out().ResourceSpans().All() {
+	for _, rs := range h.Out().ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
-				v := verdictOf(span)
+				v := harness.VerdictOf(span)
 				var s score
 				switch {
-				case v.outcome != semconv.RunOutcomeUnset:
+				case v.Outcome != semconv.RunOutcomeUnset:
 					s = f.ofRun(v)
 					run = max(run, s)
 					got.runs++
-				case v.class != semconv.ClassUnset:
+				case v.Class != semconv.ClassUnset:
 					s = f.ofPart(v, strings.HasPrefix(ss.Scope().Name(), "github.com/otelllm/"))
 					part = max(part, s)
 				default:
 					continue
 				}
-				got.said = append(got.said, fmt.Sprintf("%s %s: %s %s/%s %s %s", s, span.Name(), v.outcome, v.class, v.cause, v.safety, v.confidence))
+				got.said = append(got.said, fmt.Sprintf("%s %s: %s %s/%s %s %s", s, span.Name(), v.Outcome, v.Class, v.Cause, v.Safety, v.Confidence))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 )
 
 // agentsInTestdata are the outcomes and classes of the runs of each recording, and the classes
@@ -41,14 +43,14 @@ func TestAgentsInTestdata(t *testing.T) {
 			require.NoError(t, err)
 			lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
 			for range 2 {
-				h := newHarness(t, defaultConfig(), nil)
+				h := harness.New(t, harness.DefaultConfig(), nil)
 				for _, line := range lines {
 					td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
 					require.NoError(t, err)
 					require.NoError(t, h.ConsumeTraces(t.Context(), td))
 				}
-				h.pass(t, 2*xMaxHold)
-				assert.Equal(t, want, statedOf(t, h.out()))
+				h.Pass(t, 2*harness.MaxHold)
+				assert.Equal(t, want, statedOf(t, h.Out()))
 				slices.Reverse(lines)
 			}
 		})
@@ -60,15 +62,15 @@ func statedOf(t *testing.T, td ptrace.Traces) (stated []string) {
 	t.Helper()
 	runs := false
 	var requests []string
-	for _, span := range spansOf(td) {
-		v := verdictOf(span)
-		assert.NotEqual(t, safe, v.safety)
+	for _, span := range harness.SpansOf(td) {
+		v := harness.VerdictOf(span)
+		assert.NotEqual(t, harness.Safe, v.Safety)
 		switch {
-		case v.outcome != 0:
+		case v.Outcome != 0:
 			runs = true
-			stated = append(stated, fmt.Sprintf("%s %s", v.outcome, v.class))
-		case v.class != 0:
-			requests = append(requests, fmt.Sprintf(" %s", v.class))
+			stated = append(stated, fmt.Sprintf("%s %s", v.Outcome, v.Class))
+		case v.Class != 0:
+			requests = append(requests, fmt.Sprintf(" %s", v.Class))
 		}
 	}
 	if !runs {

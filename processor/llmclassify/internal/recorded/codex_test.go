@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"slices"
@@ -10,18 +10,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // codexSpan is a span of Codex CLI, reduced from a recording. Its event, if it has one, has
 // the attributes that follow.
 type codexSpan struct {
-	spanSpec
+	harness.Span
 	event map[string]string
 }
 
 func codexSpanOf(id, parent byte, name string, from, to float64, attrs ...attribute.KeyValue) codexSpan {
-	return codexSpan{spanSpec: spanSpec{library: "codex_exec", id: id, parent: parent, name: name, kind: ptrace.SpanKindInternal, from: from, to: to, attrs: attrs}}
+	return codexSpan{Span: harness.Span{Library: "codex_exec", ID: id, Parent: parent, Name: name, Kind: ptrace.SpanKindInternal, From: from, To: to, Attrs: attrs}}
 }
 
 func (s codexSpan) logged(name string, attrs ...string) codexSpan {
@@ -74,20 +75,20 @@ func TestCodexTurn(t *testing.T) {
 		{"the refusal is lost, and counted", []byte{11}, semconv.RunOutcomeRecovered, semconv.ClassUnset, semconv.ClassUnset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			for _, s := range codexTurn() {
-				if !slices.Contains(c.without, s.id) {
+				if !slices.Contains(c.without, s.ID) {
 					s.consume(t, h)
 				}
 			}
-			h.pass(t, xSettle)
-			out := spansOf(h.out())
-			run := verdictOf(out[spanID(1)])
-			assert.Equal(t, c.outcome, run.outcome)
-			assert.Equal(t, c.class, run.class)
-			assert.Equal(t, semconv.TriggerRunEnded, run.trigger, "it does not wait for members that name it")
-			assert.Equal(t, c.refused, verdictOf(out[spanID(10)]).class)
-			assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.safety)
+			h.Pass(t, harness.Settle)
+			out := harness.SpansOf(h.Out())
+			run := harness.VerdictOf(out[harness.SpanID(1)])
+			assert.Equal(t, c.outcome, run.Outcome)
+			assert.Equal(t, c.class, run.Class)
+			assert.Equal(t, semconv.TriggerRunEnded, run.Trigger, "it does not wait for members that name it")
+			assert.Equal(t, c.refused, harness.VerdictOf(out[harness.SpanID(10)]).Class)
+			assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.Safety)
 		})
 	}
 }
@@ -95,38 +96,38 @@ func TestCodexTurn(t *testing.T) {
 // Where the span of a turn is lost, its complete answers are no success of it: each of them
 // may have asked for a tool.
 func TestCodexTurnLost(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	for _, s := range codexTurn() {
-		if s.id > 4 && s.id < 30 {
+		if s.ID > 4 && s.ID < 30 {
 			s.consume(t, h)
 		}
 	}
-	h.pass(t, 24*time.Hour)
+	h.Pass(t, 24*time.Hour)
 	require.NoError(t, h.Shutdown(t.Context()))
-	for _, span := range spansOf(h.out()) {
-		assert.NotContains(t, []semconv.RunOutcome{semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered}, verdictOf(span).outcome, span.Name())
+	for _, span := range harness.SpansOf(h.Out()) {
+		assert.NotContains(t, []semconv.RunOutcome{semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered}, harness.VerdictOf(span).Outcome, span.Name())
 	}
 }
 
 // A turn whose last answer was empty is no success.
 func TestCodexEmptyTurn(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	for _, s := range codexTurn() {
-		if s.id == 33 {
-			s.attrs = []attribute.KeyValue{attribute.String("gen_ai.usage.output_tokens", "0")}
+		if s.ID == 33 {
+			s.Attrs = []attribute.KeyValue{attribute.String("gen_ai.usage.output_tokens", "0")}
 		}
 		s.consume(t, h)
 	}
-	h.pass(t, xSettle)
-	run := verdictOf(spansOf(h.out())[spanID(1)])
-	assert.Equal(t, semconv.RunOutcomeFailed, run.outcome)
-	assert.Equal(t, semconv.ClassEmptyCompletion, run.class)
-	assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.safety)
+	h.Pass(t, harness.Settle)
+	run := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)])
+	assert.Equal(t, semconv.RunOutcomeFailed, run.Outcome)
+	assert.Equal(t, semconv.ClassEmptyCompletion, run.Class)
+	assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, run.Safety)
 }
 
-func (s codexSpan) consume(t *testing.T, h *harness) {
+func (s codexSpan) consume(t *testing.T, h *harness.Harness) {
 	t.Helper()
-	td := tracesOf(t, s.spanSpec)
+	td := harness.TracesOf(t, s.Span)
 	if s.event != nil {
 		e := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Events().AppendEmpty()
 		for key, value := range s.event {

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -15,106 +16,106 @@ import (
 // An HTTP client's span tells what the request's own does not, whenever it comes:
 // usually before, as it ends before. It passes in the call that brought it.
 func TestExchangeExplains(t *testing.T) {
-	request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
-	run := agentSpan(1, 0, 0, 3).failed("")
-	broken := httpSpan(8, 2).failed("ECONNRESET")
-	for name, calls := range map[string][][]spanSpec{
+	request := harness.ChatSpan(2, 1, 0.1, 2).Streaming().Failed("")
+	run := harness.AgentSpan(1, 0, 0, 3).Failed("")
+	broken := harness.HTTPSpan(8, 2).Failed("ECONNRESET")
+	for name, calls := range map[string][][]harness.Span{
 		"before":           {{broken}, {request}, {run}},
 		"long before":      {{broken}, {}, {request}, {run}},
 		"with":             {{request, broken, run}},
 		"after":            {{request}, {broken}, {run}},
 		"after everything": {{request, run}, {broken}},
-		"the last of two":  {{startedAt(httpSpan(7, 1.1), 0.2), startedAt(broken, 1.2)}, {request, run}},
-		"either way round": {{startedAt(broken, 1.2)}, {startedAt(httpSpan(7, 1.1), 0.2)}, {request, run}},
+		"the last of two":  {{startedAt(harness.HTTPSpan(7, 1.1), 0.2), startedAt(broken, 1.2)}, {request, run}},
+		"either way round": {{startedAt(broken, 1.2)}, {startedAt(harness.HTTPSpan(7, 1.1), 0.2)}, {request, run}},
 	} {
 		for _, shards := range []int{1, 3} {
-			cfg := defaultConfig()
+			cfg := harness.DefaultConfig()
 			cfg.Shards = shards
-			h := newHarness(t, cfg, nil)
+			h := harness.New(t, cfg, nil)
 			passed := 0
 			for _, call := range calls {
-				h.consume(t, call...)
+				h.Consume(t, call...)
 				for _, s := range call {
-					if s.name == broken.name {
+					if s.Name == broken.Name {
 						passed++
 					}
 				}
-				require.Equal(t, passed, h.sink.SpanCount(), name)
+				require.Equal(t, passed, h.Sink.SpanCount(), name)
 				if len(call) == 0 {
-					h.clock.advance(20 * time.Second)
+					h.Clock.Advance(20 * time.Second)
 				}
 			}
-			h.pass(t, xSettle)
-			v := verdictOf(spansOf(h.out())[spanID(2)])
-			assert.Equal(t, semconv.ClassStreamInterrupted, v.class, name)
-			assert.Equal(t, semconv.CauseConnectionReset, v.cause, name)
-			assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
+			h.Pass(t, harness.Settle)
+			v := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)])
+			assert.Equal(t, semconv.ClassStreamInterrupted, v.Class, name)
+			assert.Equal(t, semconv.CauseConnectionReset, v.Cause, name)
+			assert.Equal(t, semconv.CauseConnectionReset, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Cause, name)
 			assert.Equal(t, telemetry.Load{}, h.Load(), name)
 		}
 	}
 }
 
-func startedAt(s spanSpec, from float64) spanSpec { s.from = from; return s }
+func startedAt(s harness.Span, from float64) harness.Span { s.From = from; return s }
 
 // Facts that are kept have the exchange in them.
 func TestExchangeOfSpanThatWent(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, chatSpan(2, 1, 0.1, 2).streaming().failed(""), httpSpan(8, 2).failed("ECONNRESET"))
-	h.pass(t, 3*xMaxHold)
-	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(2)]).cause)
-	h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
-	h.pass(t, xSettle)
-	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause)
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.ChatSpan(2, 1, 0.1, 2).Streaming().Failed(""), harness.HTTPSpan(8, 2).Failed("ECONNRESET"))
+	h.Pass(t, 3*harness.MaxHold)
+	assert.Equal(t, semconv.CauseConnectionReset, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)]).Cause)
+	h.Consume(t, harness.AgentSpan(1, 0, 0, 3).Failed(""))
+	h.Pass(t, harness.Settle)
+	assert.Equal(t, semconv.CauseConnectionReset, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Cause)
 }
 
 // What is evidence does not depend on how it ended: after the request was refused it was
 // sent again, and got an answer that broke after its headers. The refusal alone would say
 // that nothing was answered, whenever the other one came.
 func TestEvidenceIsSymmetric(t *testing.T) {
-	refused := exchangeSpan("", 7, 0.2, 429).spanSpec
-	answered := exchangeSpan("", 8, 1.2, 200).spanSpec
-	request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
-	run := agentSpan(1, 0, 0, 3).failed("")
-	together := newHarness(t, defaultConfig(), nil)
-	together.consume(t, refused, answered, request, run)
-	together.pass(t, xSettle)
-	want := verdictOf(spansOf(together.out())[spanID(2)])
-	require.NotEqual(t, semconv.CauseRateLimited, want.cause)
-	require.NotEqual(t, safe, want.safety)
-	for name, calls := range map[string][][]spanSpec{
+	refused := exchangeSpan("", 7, 0.2, 429).Span
+	answered := exchangeSpan("", 8, 1.2, 200).Span
+	request := harness.ChatSpan(2, 1, 0.1, 2).Streaming().Failed("")
+	run := harness.AgentSpan(1, 0, 0, 3).Failed("")
+	together := harness.New(t, harness.DefaultConfig(), nil)
+	together.Consume(t, refused, answered, request, run)
+	together.Pass(t, harness.Settle)
+	want := harness.VerdictOf(harness.SpansOf(together.Out())[harness.SpanID(2)])
+	require.NotEqual(t, semconv.CauseRateLimited, want.Cause)
+	require.NotEqual(t, harness.Safe, want.Safety)
+	for name, calls := range map[string][][]harness.Span{
 		"refused, answered":          {{refused}, {answered}, {request, run}},
 		"answered, refused":          {{answered}, {refused}, {request, run}},
 		"refused, request, answered": {{refused}, {request}, {answered, run}},
 		"answered, request, refused": {{answered}, {request}, {refused, run}},
 		"request, answered, refused": {{request}, {answered}, {run, refused}},
 	} {
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		for _, call := range calls {
-			h.consume(t, call...)
+			h.Consume(t, call...)
 		}
-		h.pass(t, xSettle)
-		assert.Equal(t, want, verdictOf(spansOf(h.out())[spanID(2)]), name)
-		assert.Equal(t, want.cause, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
+		h.Pass(t, harness.Settle)
+		assert.Equal(t, want, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)]), name)
+		assert.Equal(t, want.Cause, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Cause, name)
 	}
 }
 
 // Of exchanges that began at the same time the same one is taken, whichever came first.
 func TestEvidenceOfTheSameTime(t *testing.T) {
-	refused, answered := exchangeSpan("", 7, 0.2, 429).spanSpec, exchangeSpan("", 8, 0.2, 200).spanSpec
-	var verdicts []verdict
-	for _, calls := range [][]spanSpec{{refused, answered}, {answered, refused}} {
+	refused, answered := exchangeSpan("", 7, 0.2, 429).Span, exchangeSpan("", 8, 0.2, 200).Span
+	var verdicts []harness.Verdict
+	for _, calls := range [][]harness.Span{{refused, answered}, {answered, refused}} {
 		for _, apart := range []bool{false, true} {
-			h := newHarness(t, defaultConfig(), nil)
-			request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
+			h := harness.New(t, harness.DefaultConfig(), nil)
+			request := harness.ChatSpan(2, 1, 0.1, 2).Streaming().Failed("")
 			if apart {
-				h.consume(t, calls[0])
-				h.consume(t, calls[1], request)
+				h.Consume(t, calls[0])
+				h.Consume(t, calls[1], request)
 			} else {
-				h.consume(t, calls[0], calls[1], request)
+				h.Consume(t, calls[0], calls[1], request)
 			}
-			h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
-			h.pass(t, xSettle)
-			verdicts = append(verdicts, verdictOf(spansOf(h.out())[spanID(2)]))
+			h.Consume(t, harness.AgentSpan(1, 0, 0, 3).Failed(""))
+			h.Pass(t, harness.Settle)
+			verdicts = append(verdicts, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)]))
 		}
 	}
 	for _, v := range verdicts {
@@ -125,21 +126,21 @@ func TestEvidenceOfTheSameTime(t *testing.T) {
 // What is ordinary traffic by its URL is not kept, whether it failed or not; the rest is
 // forgotten in time, and never takes more than its bound.
 func TestEvidenceIsBoundedAndForgotten(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	ordinary := exchangeSpan("", 8, 0.2, 0).spanSpec
-	ordinary.attrs[1] = attribute.String("http.url", "https://shop.example.com/orders?chat=1")
-	h.consume(t, ordinary, ordinary.failed("ECONNRESET"))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	ordinary := exchangeSpan("", 8, 0.2, 0).Span
+	ordinary.Attrs[1] = attribute.String("http.url", "https://shop.example.com/orders?chat=1")
+	h.Consume(t, ordinary, ordinary.Failed("ECONNRESET"))
 	assert.Zero(t, h.Load().Evidence)
-	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
+	h.Consume(t, harness.HTTPSpan(8, 2).Failed("ECONNRESET"), harness.HTTPSpan(8, 2).Failed("ECONNRESET").Of(2))
 	assert.Positive(t, h.Load().Evidence)
 	for trace := range byte(3) {
-		h.clock.advance(xMaxHold)
-		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+3))
+		h.Clock.Advance(harness.MaxHold)
+		h.Consume(t, harness.HTTPSpan(8, 2).Failed("ECONNRESET").Of(trace+3))
 	}
 	kept := h.Load().Evidence
 	for trace := range byte(10) {
-		h.clock.advance(xMaxHold)
-		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+6))
+		h.Clock.Advance(harness.MaxHold)
+		h.Consume(t, harness.HTTPSpan(8, 2).Failed("ECONNRESET").Of(trace+6))
 	}
 	assert.Equal(t, kept, h.Load().Evidence, "those of before are forgotten")
 }

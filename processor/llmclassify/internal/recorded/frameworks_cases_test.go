@@ -1,8 +1,9 @@
-package llmclassify
+package recorded
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -13,20 +14,20 @@ func frameworkCases() []frameworkCase {
 	aborted := func(s said) said { s.outcome = semconv.RunOutcomeAborted; return s }
 	fine, recovered, waits := said{outcome: semconv.RunOutcomeSucceeded}, said{outcome: semconv.RunOutcomeRecovered}, said{outcome: semconv.RunOutcomeWaiting}
 	byProvider := func(cause semconv.Cause) said {
-		return said{class: semconv.ClassProviderError, cause: cause, origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium, safety: confirm}
+		return said{class: semconv.ClassProviderError, cause: cause, origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium, safety: harness.Confirm}
 	}
 	limitedRate, overloaded, ownError := byProvider(semconv.CauseRateLimited), byProvider(semconv.CauseOverloaded), byProvider(semconv.CauseServerError)
-	cut := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseBodyTruncated, origin: semconv.OriginTransport, confidence: semconv.ConfidenceMedium, safety: confirm}
-	ended := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseCleanEOF, origin: semconv.OriginTransport, confidence: semconv.ConfidenceLow, safety: confirm}
-	stopped := said{class: semconv.ClassLocalAbort, cause: semconv.CauseUnknown, origin: semconv.OriginLocal, confidence: semconv.ConfidenceLow, safety: never}
-	unknown := said{class: semconv.ClassUnclassified, cause: semconv.CauseUnknown, origin: semconv.OriginUnknown, confidence: semconv.ConfidenceLow, safety: confirm}
+	cut := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseBodyTruncated, origin: semconv.OriginTransport, confidence: semconv.ConfidenceMedium, safety: harness.Confirm}
+	ended := said{class: semconv.ClassStreamInterrupted, cause: semconv.CauseCleanEOF, origin: semconv.OriginTransport, confidence: semconv.ConfidenceLow, safety: harness.Confirm}
+	stopped := said{class: semconv.ClassLocalAbort, cause: semconv.CauseUnknown, origin: semconv.OriginLocal, confidence: semconv.ConfidenceLow, safety: harness.Never}
+	unknown := said{class: semconv.ClassUnclassified, cause: semconv.CauseUnknown, origin: semconv.OriginUnknown, confidence: semconv.ConfidenceLow, safety: harness.Confirm}
 	unclear := unknown
 	unclear.outcome = semconv.RunOutcomeIncomplete
-	tool := said{class: semconv.ClassToolFailed, cause: semconv.CauseExecutionError, origin: semconv.OriginTool, confidence: semconv.ConfidenceHigh, safety: confirm}
+	tool := said{class: semconv.ClassToolFailed, cause: semconv.CauseExecutionError, origin: semconv.OriginTool, confidence: semconv.ConfidenceHigh, safety: harness.Confirm}
 	toolEnds := tool
 	toolEnds.confidence = semconv.ConfidenceMedium
 
-	limited := said{outcome: semconv.RunOutcomeLimited, class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium, safety: never}
+	limited := said{outcome: semconv.RunOutcomeLimited, class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium, safety: harness.Never}
 	tokens := limited
 	tokens.outcome = semconv.RunOutcomeUnset
 
@@ -85,7 +86,7 @@ func frameworkCases() []frameworkCase {
 		}},
 		{name: "pydantic approved in the same run, and stopped in the tool", want: says{}, spans: []framed{
 			pydantic.run(5), pydantic.chat(2, 0.1, 1, finished("tool_call")), deferred(pydantic.tool(1, 1.2, "call_1")),
-			func() framed { s := pydantic.tool(1, 4, "call_1"); s.id, s.from = 5, 1.3; return s }(),
+			func() framed { s := pydantic.tool(1, 4, "call_1"); s.ID, s.From = 5, 1.3; return s }(),
 		}},
 		{name: "pydantic approval", want: says{1: waits}, spans: []framed{
 			pydantic.run(3), pydantic.chat(2, 0.1, 1, finished("tool_call")),
@@ -149,7 +150,7 @@ func frameworkCases() []frameworkCase {
 		}},
 		{name: "ag2 well, a chat of a group", want: says{1: fine, 10: fine}, spans: []framed{
 			ag2.conversation(8), ag2.reply(7, "chat_manager", 0, 7),
-			under(func() framed { s := ag2.conversation(7); s.id, s.name = 10, "conversation chat_manager"; return s }(), 7),
+			under(func() framed { s := ag2.conversation(7); s.ID, s.Name = 10, "conversation chat_manager"; return s }(), 7),
 			ag2.span(11, 10, "speaker_selection", 0.1, 0.2, values{"gen_ai.operation.name": "speaker_selection", "ag2.span.type": "speaker_selection"}),
 			under(ag2.reply(9, "coder", 1, 3), 10), under(ag2.chat(4, 1.1, 2, finishedJSON("stop")), 9),
 		}},

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"maps"
@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 )
 
@@ -18,7 +19,7 @@ const secret = "CANARY a secret that must not be copied"
 
 // framed is a span of an agent framework.
 type framed struct {
-	spanSpec
+	harness.Span
 	values  map[string]any
 	raised  string // exception.type
 	words   string // exception.message
@@ -38,16 +39,16 @@ func (f framework) span(id, parent byte, name string, from, to float64, values m
 		all = map[string]any{}
 	}
 	maps.Copy(all, values)
-	return framed{spanSpec: spanSpec{id: id, parent: parent, name: name, kind: ptrace.SpanKindInternal, from: from, to: to, library: f.scope}, values: all}
+	return framed{Span: harness.Span{ID: id, Parent: parent, Name: name, Kind: ptrace.SpanKindInternal, From: from, To: to, Library: f.scope}, values: all}
 }
 
-func (s framed) kindOf(kind ptrace.SpanKind) framed { s.kind = kind; return s }
+func (s framed) kindOf(kind ptrace.SpanKind) framed { s.Kind = kind; return s }
 
-func (s framed) ok() framed { s.status = ptrace.StatusCodeOk; return s }
+func (s framed) ok() framed { s.Status = ptrace.StatusCodeOk; return s }
 
 // raising is a span of which the exception was recorded.
 func (s framed) raising(class, words string) framed {
-	s.status, s.raised, s.words = ptrace.StatusCodeError, class, words
+	s.Status, s.raised, s.words = ptrace.StatusCodeError, class, words
 	return s
 }
 
@@ -62,24 +63,24 @@ func framedTraces(t *testing.T, spans []framed) ptrace.Traces {
 		rs := td.ResourceSpans().AppendEmpty()
 		service := s.service
 		if service == "" {
-			service = agentService
+			service = harness.AgentService
 		}
 		rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), service)
 		ss := rs.ScopeSpans().AppendEmpty()
-		name, version, _ := strings.Cut(s.library, "@0.11") // of AG2
+		name, version, _ := strings.Cut(s.Library, "@0.11") // of AG2
 		if version != "" {
 			ss.Scope().SetVersion("0.11" + version)
 		}
 		ss.Scope().SetName(name)
 		span := ss.Spans().AppendEmpty()
-		s.write(t, span)
+		s.Write(t, span)
 		for key, v := range s.values {
 			require.NoError(t, span.Attributes().PutEmpty(key).FromRaw(v))
 		}
 		event := func(name string, values map[string]any) {
 			e := span.Events().AppendEmpty()
 			e.SetName(name)
-			e.SetTimestamp(at(s.to))
+			e.SetTimestamp(harness.At(s.To))
 			require.NoError(t, e.Attributes().FromRaw(values))
 		}
 		if s.raised != "" {
@@ -181,13 +182,13 @@ type frameworkCase struct {
 func TestFrameworks(t *testing.T) {
 	for _, tt := range frameworkCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, tt.spans)))
-			h.pass(t, xMaxHold)
-			out := h.out()
+			h.Pass(t, harness.MaxHold)
+			out := h.Out()
 			require.Equal(t, len(tt.spans), out.SpanCount())
 			got := says{}
-			for id, span := range spansOf(out) {
+			for id, span := range harness.SpansOf(out) {
 				if v := saidOf(span); v != (said{}) {
 					got[id[7]] = v
 				}
@@ -195,13 +196,13 @@ func TestFrameworks(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, got)
 
-			apart := newHarness(t, defaultConfig(), nil)
+			apart := harness.New(t, harness.DefaultConfig(), nil)
 			for i := range tt.spans {
 				require.NoError(t, apart.ConsumeTraces(t.Context(), framedTraces(t, tt.spans[len(tt.spans)-1-i:len(tt.spans)-i])))
 			}
-			apart.pass(t, xMaxHold)
+			apart.Pass(t, harness.MaxHold)
 			later := says{}
-			for id, span := range spansOf(apart.out()) {
+			for id, span := range harness.SpansOf(apart.Out()) {
 				if v := saidOf(span); v != (said{}) {
 					later[id[7]] = v
 				}
@@ -227,7 +228,7 @@ func deferred(s framed) framed {
 	return s
 }
 
-func under(s framed, parent byte) framed { s.parent = parent; return s }
+func under(s framed, parent byte) framed { s.Parent = parent; return s }
 
 func claudeAPI(id, parent byte, from, to float64, more values) framed {
 	return under(claudeAt.chat(id, from, to, more), parent).kindOf(ptrace.SpanKindServer).served("claude-platform")
@@ -235,7 +236,7 @@ func claudeAPI(id, parent byte, from, to float64, more values) framed {
 
 // failing is a span that failed as Anthropic's record it.
 func failing(s framed, errorType string, status int) framed {
-	s.status = ptrace.StatusCodeError
+	s.Status = ptrace.StatusCodeError
 	s.values["error.type"] = errorType
 	if status > 0 {
 		s.values["http.response.status_code"] = status

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ func (f framework) agent(id, parent byte, name string, from, to float64) framed 
 	return f.span(id, parent, "invoke_agent "+name, from, to, values{"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name})
 }
 
-func (f framework) beneath(parent byte, s framed) framed { s.parent = parent; return s }
+func (f framework) beneath(parent byte, s framed) framed { s.Parent = parent; return s }
 
 // A graph waits for a person: the tool that asks raises GraphInterrupt, which OpenLLMetry records as an
 // error of the tool and OpenInference as an exception beside OK.

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestReportedShapes(t *testing.T) {
 	}
 	oiAnswer := func(f framework, more values) framed {
 		s := f.oiLLM(more)
-		s.id, s.from, s.to = 4, 2.1, 3
+		s.ID, s.From, s.To = 4, 2.1, 3
 		return s.ok()
 	}
 	for _, tt := range []struct {

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -56,7 +57,7 @@ func TestFinishReasonError(t *testing.T) {
 	}
 	got := whatIsSaid(t, producers["by hand"].chat(2, .1, 1, finished("error")))
 	assert.Equal(t, said{
-		class: semconv.ClassUnclassified, cause: semconv.CauseUnknown, origin: semconv.OriginUnknown, confidence: semconv.ConfidenceLow, safety: confirm,
+		class: semconv.ClassUnclassified, cause: semconv.CauseUnknown, origin: semconv.OriginUnknown, confidence: semconv.ConfidenceLow, safety: harness.Confirm,
 	}, got[2], "a request alone")
 }
 
@@ -70,7 +71,7 @@ func TestFetchedResponse(t *testing.T) {
 		}
 		more["gen_ai.operation.name"], more["gen_ai.response.id"] = operation, "resp_1"
 		s := f.chat(id, float64(id), float64(id)+.5, more)
-		s.name = operation + " model-test"
+		s.Name = operation + " model-test"
 		return s
 	}
 	for _, tt := range []struct {
@@ -225,7 +226,7 @@ func TestDeadlineThenFallback(t *testing.T) {
 func TestCopiedError(t *testing.T) {
 	const text = "Error code: 429 - rate limit reached for requests"
 	marked := func(s framed, errorType, message string) framed {
-		s.status = ptrace.StatusCodeError
+		s.Status = ptrace.StatusCodeError
 		if errorType != "" {
 			s.values["error.type"] = errorType
 		}
@@ -252,21 +253,21 @@ func TestCopiedError(t *testing.T) {
 	}
 	td := framedTraces(t, []framed{marked(f.run(4), "", ""), marked(f.chat(2, .1, 1, values{}), "", ""), f.chat(4, 1.5, 3, finished("stop"))})
 	for _, message := range []string{text, "failed"} {
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		in := ptrace.NewTraces()
 		td.CopyTo(in)
-		for id, span := range spansOf(in) {
-			if id != spanID(4) {
+		for id, span := range harness.SpansOf(in) {
+			if id != harness.SpanID(4) {
 				span.Status().SetMessage(message)
 			}
 		}
 		require.NoError(t, h.ConsumeTraces(t.Context(), in))
-		h.pass(t, xMaxHold)
+		h.Pass(t, harness.MaxHold)
 		want := semconv.RunOutcomeRecovered
 		if message != text {
 			want = semconv.RunOutcomeFailed
 		}
-		assert.Equal(t, want, saidOf(spansOf(h.out())[spanID(1)]).outcome, message)
+		assert.Equal(t, want, saidOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).outcome, message)
 	}
 }
 
@@ -294,10 +295,10 @@ func TestLimitedCapture(t *testing.T) {
 			case "in the resource, older":
 				resource.PutStr("otel.library.name", "go.opentelemetry.io/obi")
 			}
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), td))
-			h.pass(t, xMaxHold)
-			assert.Equal(t, said{}, saidOf(spansOf(h.out())[spanID(2)]), "%s: %s", name, what)
+			h.Pass(t, harness.MaxHold)
+			assert.Equal(t, said{}, saidOf(harness.SpansOf(h.Out())[harness.SpanID(2)]), "%s: %s", name, what)
 		}
 	}
 	f := framework{"go.opentelemetry.io/obi", http}
@@ -307,7 +308,7 @@ func TestLimitedCapture(t *testing.T) {
 	assert.Equal(t, semconv.CauseMaxOutputTokens, got[2].cause, "and so was a reason")
 	unanswered := f.chat(2, .1, 1, values{})
 	delete(unanswered.values, "http.response.status_code")
-	unanswered.status = ptrace.StatusCodeError
+	unanswered.Status = ptrace.StatusCodeError
 	assert.Equal(t, said{}, whatIsSaid(t, unanswered)[2], "an error in older versions: the response was not captured")
 	call := f.span(3, 2, "execute_tool write", .1, 1, values{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "write", "gen_ai.tool.call.id": "call_1"})
 	got = whatIsSaid(t, f.chat(2, .1, 1, finished("tool_calls")), call)

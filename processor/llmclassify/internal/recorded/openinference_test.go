@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -139,14 +140,14 @@ func TestUnprovenAgentByTime(t *testing.T) {
 	first := f.oiLLM(values{}).ok()
 	last := f.span(3, 99, "llm", 2, 3, values{"openinference.span.kind": "LLM", "llm.finish_reason": "stop"}).ok()
 	outer := handmade.run(5)
-	outer.id = 5
+	outer.ID = 5
 	for name, spans := range map[string][]framed{"the first request alone": {outer, agent, first}, "the last one by its time": {outer, agent, first, last}} {
 		for id, got := range whatIsSaid(t, spans...) {
 			assert.Equal(t, said{}, got, "%s: span %d", name, id)
 		}
 	}
 	run, asks, answers := pydantic.run(4), pydantic.call(2, .1, 1, finished("tool_calls")), pydantic.call(3, 2, 3, finished("stop"))
-	run.parent, answers.parent = 5, 99
+	run.Parent, answers.Parent = 5, 99
 	assert.Equal(t, said{}, whatIsSaid(t, run, asks, answers)[1], "pydantic-ai")
 }
 
@@ -156,12 +157,12 @@ func TestUnprovenAgentLacksParts(t *testing.T) {
 	f := openInferenceFor("agno")
 	llm := f.oiLLM(values{"llm.provider": "anthropic", "llm.token_count.completion": 6}).ok()
 	for _, spans := range [][]framed{{llm, f.oiAgent(6).ok()}, {f.oiAgent(6).ok()}, {llm, f.oiAgent(7200).ok()}} {
-		h := newHarness(t, defaultConfig(), nil)
-		h.pass(t, 3*time.Second)
-		h.Lifetime.Begin(h.clock.Now())
-		h.pass(t, 3*time.Second)
+		h := harness.New(t, harness.DefaultConfig(), nil)
+		h.Pass(t, 3*time.Second)
+		h.Lifetime.Begin(h.Clock.Now())
+		h.Pass(t, 3*time.Second)
 		require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
-		h.pass(t, 2*xMaxHold)
-		assert.Equal(t, said{}, saidOf(spansOf(h.out())[spanID(1)]))
+		h.Pass(t, 2*harness.MaxHold)
+		assert.Equal(t, said{}, saidOf(harness.SpansOf(h.Out())[harness.SpanID(1)]))
 	}
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"maps"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -42,17 +43,17 @@ func (f framework) call(id byte, from, to float64, more ...values) framed {
 func reason(words ...any) values { return values{"gen_ai.response.finish_reasons": words} }
 
 func (s framed) failedWith(words string) framed {
-	s.status, s.words = ptrace.StatusCodeError, words
+	s.Status, s.words = ptrace.StatusCodeError, words
 	return s
 }
 
 func whatIsSaid(t *testing.T, spans ...framed) says {
 	t.Helper()
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	require.NoError(t, h.ConsumeTraces(t.Context(), framedTraces(t, spans)))
-	h.pass(t, 2*xMaxHold)
+	h.Pass(t, 2*harness.MaxHold)
 	got := says{}
-	for id, span := range spansOf(h.out()) {
+	for id, span := range harness.SpansOf(h.Out()) {
 		got[id[7]] = saidOf(span)
 	}
 	return got
@@ -113,7 +114,7 @@ func TestWorkflowAroundAnAgentThatReturnsCalls(t *testing.T) {
 	}
 	agent, asks := under(pydantic.run(4), 9), pydantic.chat(2, 0.1, 1, finished("tool_call"))
 	second := under(pydantic.run(8), 9)
-	second.id, second.from = 10, 4.1
+	second.ID, second.From = 10, 4.1
 	other := func(finish string) []framed {
 		return []framed{second, under(pydantic.chat(3, 4.2, 5, finished(finish)), 10)}
 	}
@@ -159,7 +160,7 @@ func TestFailedFinish(t *testing.T) {
 			"strands":   {strands.run(4).ok(), strands.chat(2, 0.1, 1, finished("")).ok().chose(words)},
 		} {
 			got := whatIsSaid(t, spans...)[1]
-			assert.Greater(t, got.safety, safe, "%s: %s", name, words)
+			assert.Greater(t, got.safety, harness.Safe, "%s: %s", name, words)
 			if words == "MISSING_THOUGHT_SIGNATURE" {
 				assert.Equal(t, semconv.ClassHistoryBroken, got.class, name)
 				continue
@@ -294,7 +295,7 @@ func TestAnsweredAndNeverConnected(t *testing.T) {
 		for _, class := range []string{"ECONNREFUSED", "httpx.ConnectError", "ENOTFOUND", "EAI_AGAIN", "httpx.ConnectTimeout", "429", "RateLimitError"} {
 			for _, f := range []framework{handmade, pydantic, msAgents, adk} {
 				got := whatIsSaid(t, f.call(2, .1, 1, more).raising(class, secret))
-				assert.NotEqual(t, safe, got[2].safety, "%s, %s, %s: %v", name, class, f.scope, got[2])
+				assert.NotEqual(t, harness.Safe, got[2].safety, "%s, %s, %s: %v", name, class, f.scope, got[2])
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"testing"
@@ -10,12 +10,13 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // pythonSpan is a span in the form of one of Python's instrumentations.
 type pythonSpan struct {
-	spanSpec
+	harness.Span
 
 	scope, version string
 	message        string // of the status
@@ -23,15 +24,15 @@ type pythonSpan struct {
 }
 
 // The instrumentations, in the versions whose forms these are.
-func openAIV2(s spanSpec) pythonSpan {
-	return pythonSpan{spanSpec: s, scope: "opentelemetry.instrumentation.openai_v2", version: "2.1b0"}
+func openAIV2(s harness.Span) pythonSpan {
+	return pythonSpan{Span: s, scope: "opentelemetry.instrumentation.openai_v2", version: "2.1b0"}
 }
 
 // pythonChat is a streamed call under opentelemetry-instrumentation-openai-v2.
 func pythonChat() pythonSpan {
-	s := chatSpan(2, 1, 0.1, 2)
-	s.name = "chat gpt-test"
-	s.attrs = []attribute.KeyValue{
+	s := harness.ChatSpan(2, 1, 0.1, 2)
+	s.Name = "chat gpt-test"
+	s.Attrs = []attribute.KeyValue{
 		otelsemconv.GenAIOperationNameChat, attribute.String("gen_ai.system", "openai"),
 		otelsemconv.GenAIRequestModel("gpt-test"), otelsemconv.GenAIRequestStream(true),
 	}
@@ -41,23 +42,23 @@ func pythonChat() pythonSpan {
 // ended as openai-v2 ends a span: the class without its module, the message as the
 // status's description, no event.
 func (p pythonSpan) ended(class, message string) pythonSpan {
-	p.spanSpec = p.failed(class)
+	p.Span = p.Failed(class)
 	p.message = message
 	return p
 }
 
 // finished is a call that came to its finish reason.
 func (p pythonSpan) stopped() pythonSpan {
-	p.spanSpec = p.finished("stop")
+	p.Span = p.Finished("stop")
 	return p
 }
 
 // claude is a streamed call under opentelemetry-instrumentation-anthropic, Traceloop's.
 func claude() pythonSpan {
 	return pythonSpan{
-		spanSpec: spanSpec{
-			id: 2, parent: 1, name: "anthropic.chat", kind: ptrace.SpanKindClient, from: 0.1, to: 2,
-			attrs: []attribute.KeyValue{
+		Span: harness.Span{
+			ID: 2, Parent: 1, Name: "anthropic.chat", Kind: ptrace.SpanKindClient, From: 0.1, To: 2,
+			Attrs: []attribute.KeyValue{
 				attribute.String("gen_ai.system", "Anthropic"), attribute.String("llm.request.type", "chat"),
 				otelsemconv.GenAIRequestModel("claude-test"), attribute.Bool("llm.is_streaming", true),
 			},
@@ -68,7 +69,7 @@ func claude() pythonSpan {
 
 // recording is a span on which the exception itself was recorded.
 func (p pythonSpan) recording(class, message string) pythonSpan {
-	p.status = ptrace.StatusCodeError
+	p.Status = ptrace.StatusCodeError
 	p.message, p.raised, p.words = message, class, message
 	return p
 }
@@ -76,7 +77,7 @@ func (p pythonSpan) recording(class, message string) pythonSpan {
 // coder is the run, by hand under the SDK's own context manager, which records what
 // leaves it.
 func coder(class, message string) pythonSpan {
-	p := pythonSpan{spanSpec: agentSpan(1, 0, 0, 3), scope: "coder"}
+	p := pythonSpan{Span: harness.AgentSpan(1, 0, 0, 3), scope: "coder"}
 	if class != "" {
 		p = p.recording(class, message)
 	}
@@ -95,19 +96,19 @@ func aiohttpSpan(status int) pythonSpan {
 }
 
 func exchangeSpan(scope string, id byte, from float64, status int) pythonSpan {
-	s := spanSpec{
-		id: id, parent: 2, name: "POST", kind: ptrace.SpanKindClient, from: from, to: from + 0.1,
-		attrs: []attribute.KeyValue{
+	s := harness.Span{
+		ID: id, Parent: 2, Name: "POST", Kind: ptrace.SpanKindClient, From: from, To: from + 0.1,
+		Attrs: []attribute.KeyValue{
 			attribute.String("http.method", "POST"), attribute.String("http.url", "http://127.0.0.1:8080/v1/chat/completions"),
 		},
 	}
 	if status > 0 {
-		s = s.with(attribute.Int("http.status_code", status))
+		s = s.With(attribute.Int("http.status_code", status))
 	}
 	if status >= 400 {
-		s.status = ptrace.StatusCodeError
+		s.Status = ptrace.StatusCodeError
 	}
-	return pythonSpan{spanSpec: s, scope: scope, version: "0.60b0"}
+	return pythonSpan{Span: s, scope: scope, version: "0.60b0"}
 }
 
 // pythonTraces builds pdata out of spans, one scope each instrumentation.
@@ -115,7 +116,7 @@ func pythonTraces(t *testing.T, spans []pythonSpan) ptrace.Traces {
 	t.Helper()
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
-	rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), agentService)
+	rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), harness.AgentService)
 	rs.Resource().Attributes().PutStr("telemetry.sdk.language", "python")
 	scopes := map[string]ptrace.SpanSlice{}
 	for _, p := range spans {
@@ -128,12 +129,12 @@ func pythonTraces(t *testing.T, spans []pythonSpan) ptrace.Traces {
 			scopes[p.scope] = in
 		}
 		span := in.AppendEmpty()
-		p.write(t, span)
+		p.Write(t, span)
 		span.Status().SetMessage(p.message)
 		if p.raised != "" {
 			event := span.Events().AppendEmpty()
 			event.SetName(otelsemconv.ExceptionEventName)
-			event.SetTimestamp(at(p.to))
+			event.SetTimestamp(harness.At(p.To))
 			event.Attributes().PutStr(string(otelsemconv.ExceptionTypeKey), p.raised)
 			event.Attributes().PutStr(string(otelsemconv.ExceptionMessageKey), p.words)
 		}
@@ -156,7 +157,7 @@ type said struct {
 // or not claimed, and no retry is safer than it was.
 func TestPython(t *testing.T) {
 	broke := func(cause semconv.Cause) said {
-		return said{semconv.RunOutcomeFailed, semconv.ClassStreamInterrupted, cause, semconv.OriginTransport, semconv.ConfidenceMedium, confirm}
+		return said{semconv.RunOutcomeFailed, semconv.ClassStreamInterrupted, cause, semconv.OriginTransport, semconv.ConfidenceMedium, harness.Confirm}
 	}
 	unmade := func(cause semconv.Cause, safety semconv.RetrySafety) said {
 		return said{semconv.RunOutcomeFailed, semconv.ClassConnectionFailed, cause, semconv.OriginTransport, semconv.ConfidenceMedium, safety}
@@ -164,9 +165,9 @@ func TestPython(t *testing.T) {
 	reported := func(cause semconv.Cause, safety semconv.RetrySafety) said {
 		return said{semconv.RunOutcomeFailed, semconv.ClassProviderError, cause, semconv.OriginProvider, semconv.ConfidenceMedium, safety}
 	}
-	silent := said{semconv.RunOutcomeFailed, semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginWatchdog, semconv.ConfidenceMedium, confirm}
-	stopped := said{semconv.RunOutcomeAborted, semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.OriginLocal, semconv.ConfidenceLow, never}
-	untold := said{semconv.RunOutcomeFailed, semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown, semconv.ConfidenceLow, confirm}
+	silent := said{semconv.RunOutcomeFailed, semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginWatchdog, semconv.ConfidenceMedium, harness.Confirm}
+	stopped := said{semconv.RunOutcomeAborted, semconv.ClassLocalAbort, semconv.CauseUnknown, semconv.OriginLocal, semconv.ConfidenceLow, harness.Never}
+	untold := said{semconv.RunOutcomeFailed, semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown, semconv.ConfidenceLow, harness.Confirm}
 
 	const (
 		peerClosed = "peer closed connection without sending complete message body (incomplete chunked read)"
@@ -195,16 +196,16 @@ func TestPython(t *testing.T) {
 			pythonChat().ended("APIConnectionError", "Connection error."),
 			httpxSpan(3, 0.15, 0).recording("httpx.ConnectError", "All connection attempts failed"),
 			coder("openai.APIConnectionError", "Connection error."),
-		}, unmade(semconv.CauseConnectRefused, confirm)},
+		}, unmade(semconv.CauseConnectRefused, harness.Confirm)},
 		{"python_httpx_unknown_host", []pythonSpan{
 			pythonChat().ended("APIConnectionError", "Connection error."),
 			httpxSpan(3, 0.15, 0).recording("httpx.ConnectError", noHost), coder("openai.APIConnectionError", "Connection error."),
-		}, unmade(semconv.CauseDNSNotFound, never)},
+		}, unmade(semconv.CauseDNSNotFound, harness.Never)},
 		// httpx2 has the same classes under its own name.
 		{"python_httpx2_connect_timeout", []pythonSpan{
 			pythonChat().ended("APITimeoutError", "Request timed out."),
 			httpxSpan(3, 0.15, 0).recording("httpx2.ConnectTimeout", ""), coder("openai.APITimeoutError", "Request timed out."),
-		}, unmade(semconv.CauseConnectTimeout, confirm)},
+		}, unmade(semconv.CauseConnectTimeout, harness.Confirm)},
 		{"python_httpx2_read_timeout", []pythonSpan{
 			pythonChat().ended("ReadTimeout", ""), httpxSpan(3, 0.15, 200), coder("httpx2.ReadTimeout", ""),
 		}, silent},
@@ -225,7 +226,7 @@ func TestPython(t *testing.T) {
 			pythonChat().ended("ClientConnectorDNSError", "Cannot connect to host model.invalid:443 ssl:default [Name or service not known]"),
 			aiohttpSpan(0).recording("aiohttp.client_exceptions.ClientConnectorDNSError", "Cannot connect to host model.invalid:443 ssl:default [Name or service not known]"),
 			coder("aiohttp.client_exceptions.ClientConnectorDNSError", ""),
-		}, unmade(semconv.CauseDNSNotFound, never)},
+		}, unmade(semconv.CauseDNSNotFound, harness.Never)},
 		{"python_aiohttp_idle", []pythonSpan{
 			pythonChat().ended("SocketTimeoutError", "Timeout on reading data from socket"), aiohttpSpan(200),
 			coder("aiohttp.client_exceptions.SocketTimeoutError", "Timeout on reading data from socket"),
@@ -240,7 +241,7 @@ func TestPython(t *testing.T) {
 		{"python_openai_rate_limited", []pythonSpan{
 			pythonChat().ended("RateLimitError", "Error code: 429 - {'error': {'message': 'Rate limit reached', 'code': 'rate_limit_exceeded'}}"),
 			httpxSpan(3, 0.15, 429), httpxSpan(4, 0.5, 429), httpxSpan(5, 1.5, 429), coder("openai.RateLimitError", "Error code: 429"),
-		}, reported(semconv.CauseRateLimited, confirm)},
+		}, reported(semconv.CauseRateLimited, harness.Confirm)},
 		{"python_openai_in_band", []pythonSpan{
 			pythonChat().ended("APIError", "The server had an error while processing your request. Sorry about that!"), httpxSpan(3, 0.15, 200),
 			coder("openai.APIError", "The server had an error while processing your request. Sorry about that!"),
@@ -253,48 +254,48 @@ func TestPython(t *testing.T) {
 		{"python_anthropic_overloaded", []pythonSpan{
 			claude().recording("anthropic._exceptions.OverloadedError", "Error code: 529 - "+overloaded),
 			httpxSpan(3, 0.15, 529), coder("anthropic._exceptions.OverloadedError", "Error code: 529 - "+overloaded),
-		}, reported(semconv.CauseOverloaded, confirm)},
+		}, reported(semconv.CauseOverloaded, harness.Confirm)},
 		{"python_anthropic_in_band", []pythonSpan{ // the class is of the status, which was 200
 			claude().recording("anthropic.APIStatusError", overloaded), httpxSpan(3, 0.15, 200), coder("anthropic.APIStatusError", overloaded),
 		}, untold},
 		{"python_anthropic_authentication", []pythonSpan{
 			claude().recording("anthropic.AuthenticationError", "Error code: 401"), httpxSpan(3, 0.15, 401), coder("anthropic.AuthenticationError", "Error code: 401"),
-		}, reported(semconv.CauseAuthentication, never)},
+		}, reported(semconv.CauseAuthentication, harness.Never)},
 		{"python_anthropic_cut", []pythonSpan{
 			claude().recording("httpx.RemoteProtocolError", peerClosed), httpxSpan(3, 0.15, 200), coder("httpx.RemoteProtocolError", peerClosed),
 		}, broke(semconv.CauseBodyTruncated)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			require.NoError(t, h.ConsumeTraces(t.Context(), pythonTraces(t, tt.spans)))
-			h.pass(t, xSettle)
-			out := h.out()
+			h.Pass(t, harness.Settle)
+			out := h.Out()
 			require.Equal(t, len(tt.spans), out.SpanCount())
-			spans := spansOf(out)
-			run, request := saidOf(spans[spanID(1)]), saidOf(spans[spanID(2)])
+			spans := harness.SpansOf(out)
+			run, request := saidOf(spans[harness.SpanID(1)]), saidOf(spans[harness.SpanID(2)])
 			assert.Equal(t, tt.want, run, "the run")
 			tt.want.outcome = semconv.RunOutcomeUnset
 			assert.Equal(t, tt.want, request, "the request")
 			for id := range spans {
-				if id != spanID(1) && id != spanID(2) {
-					assert.Equal(t, verdict{}, verdictOf(spans[id]), "evidence has no verdict of its own")
+				if id != harness.SpanID(1) && id != harness.SpanID(2) {
+					assert.Equal(t, harness.Verdict{}, harness.VerdictOf(spans[id]), "evidence has no verdict of its own")
 				}
 			}
-			checkGolden(t, tt.name, pythonTraces(t, tt.spans), out)
+			harness.CheckGolden(t, tt.name, pythonTraces(t, tt.spans), out)
 			assertNoWords(t, out, tt.spans)
 		})
 	}
 }
 
 func saidOf(span ptrace.Span) said {
-	v := verdictOf(span)
-	return said{v.outcome, v.class, v.cause, v.origin, v.confidence, v.safety}
+	v := harness.VerdictOf(span)
+	return said{v.Outcome, v.Class, v.Cause, v.Origin, v.Confidence, v.Safety}
 }
 
 // assertNoWords: an error's message is read and never copied into a verdict.
 func assertNoWords(t *testing.T, out ptrace.Traces, spans []pythonSpan) {
 	t.Helper()
-	for _, span := range spansOf(out) {
+	for _, span := range harness.SpansOf(out) {
 		for key, v := range span.Attributes().All() {
 			if v.Type() != pcommon.ValueTypeStr && v.Type() != pcommon.ValueTypeSlice {
 				continue

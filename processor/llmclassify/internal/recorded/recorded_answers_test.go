@@ -1,4 +1,4 @@
-package llmclassify
+package recorded
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"slices"
@@ -10,73 +10,60 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
-
-// abandonedSpans are the spans of td that stand for runs whose end never came.
-func abandonedSpans(td ptrace.Traces) (found []ptrace.Span) {
-	for _, rs := range td.ResourceSpans().All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, span := range ss.Spans().All() {
-				if span.Name() == semconv.SpanRunAbandoned {
-					found = append(found, span)
-				}
-			}
-		}
-	}
-	return found
-}
 
 // Acceptance case 22: the process was killed, and its run span never comes. Its
 // spans go out with their own verdicts, and the run is judged once, on a span of
 // no length beneath the run's id.
 func TestRunAbandoned(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	parts := []spanSpec{
-		requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
-		toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
-		requestSpan(4, 1, 2, 40).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	parts := []harness.Span{
+		harness.RequestSpan(2, 1, 0.1, 1).Answered("tool_calls", harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}}),
+		harness.ToolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+		harness.RequestSpan(4, 1, 2, 40).History([]string{"call_1"}, []string{"call_1"}).Answered("stop", harness.Answer),
 	}
-	h.consume(t, parts[:2]...)
-	h.pass(t, xMaxHold)
-	h.consume(t, parts[2])
-	h.pass(t, xMaxHold)
-	before := h.out()
-	out := spansOf(before)
+	h.Consume(t, parts[:2]...)
+	h.Pass(t, harness.MaxHold)
+	h.Consume(t, parts[2])
+	h.Pass(t, harness.MaxHold)
+	before := h.Out()
+	out := harness.SpansOf(before)
 	require.Len(t, out, 3)
 	for _, span := range out {
-		assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(span), "nothing failed in it")
+		assert.Equal(t, harness.EarlyVerdict(semconv.TriggerHoldExpired), harness.VerdictOf(span), "nothing failed in it")
 	}
-	h.sink.Reset()
-	h.pass(t, xRunTimeout-xMaxHold-1)
-	require.Empty(t, h.sink.AllTraces(), "it was heard of less than an hour ago")
-	h.pass(t, 1)
+	h.Sink.Reset()
+	h.Pass(t, harness.RunTimeout-harness.MaxHold-1)
+	require.Empty(t, h.Sink.AllTraces(), "it was heard of less than an hour ago")
+	h.Pass(t, 1)
 
-	td := h.out()
+	td := h.Out()
 	require.Equal(t, 1, td.SpanCount())
-	span := abandonedSpans(td)[0]
-	want := failure(semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.PhaseUnknown, semconv.OriginUnknown).
-		because(confirm, semconv.RetryReasonToolSideEffect).on(semconv.RunOutcomeIncomplete)
-	want.trigger, want.confidence = semconv.TriggerRunExpired, semconv.ConfidenceLow
-	assert.Equal(t, want, verdictOf(span))
-	assert.Equal(t, traceID(1), span.TraceID())
-	assert.Equal(t, spanID(1), span.ParentSpanID())
+	span := harness.AbandonedSpans(td)[0]
+	want := harness.Failure(semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.PhaseUnknown, semconv.OriginUnknown).
+		Because(harness.Confirm, semconv.RetryReasonToolSideEffect).On(semconv.RunOutcomeIncomplete)
+	want.Trigger, want.Confidence = semconv.TriggerRunExpired, semconv.ConfidenceLow
+	assert.Equal(t, want, harness.VerdictOf(span))
+	assert.Equal(t, harness.TraceID(1), span.TraceID())
+	assert.Equal(t, harness.SpanID(1), span.ParentSpanID())
 	assert.False(t, span.SpanID().IsEmpty())
-	assert.Equal(t, at(40), span.StartTimestamp(), "when it was last heard of")
+	assert.Equal(t, harness.At(40), span.StartTimestamp(), "when it was last heard of")
 	assert.Equal(t, span.StartTimestamp(), span.EndTimestamp())
 	assert.Equal(t, ptrace.SpanKindInternal, span.Kind())
 	service, _ := td.ResourceSpans().At(0).Resource().Attributes().Get(string(otelsemconv.ServiceNameKey))
-	assert.Equal(t, agentService, service.Str())
+	assert.Equal(t, harness.AgentService, service.Str())
 	timeline, ok := span.Attributes().Get(string(semconv.RunTimelineKey))
 	require.True(t, ok)
 	assert.Positive(t, timeline.Slice().Len())
 	assert.Equal(t, telemetry.Load{}, h.Load())
-	checkGolden(t, "22_run_abandoned", tracesOf(t, parts...), append2(before, td))
+	harness.CheckGolden(t, "22_run_abandoned", harness.TracesOf(t, parts...), append2(before, td))
 
-	h.sink.Reset()
-	h.consume(t, runSpan(1, 0, 41, 2, 1))
-	assert.Equal(t, map[byte]verdict{1: early(semconv.TriggerLate)}, verdicts(h.out()), "a run is judged once")
+	h.Sink.Reset()
+	h.Consume(t, harness.RunSpan(1, 0, 41, 2, 1))
+	assert.Equal(t, map[byte]harness.Verdict{1: harness.EarlyVerdict(semconv.TriggerLate)}, harness.Verdicts(h.Out()), "a run is judged once")
 }
 
 // append2 is both, one after the other.
@@ -90,184 +77,173 @@ func append2(a, b ptrace.Traces) ptrace.Traces {
 	return all
 }
 
-// verdicts are what the spans of td say, by span.
-func verdicts(td ptrace.Traces) map[byte]verdict {
-	found := map[byte]verdict{}
-	for id, span := range spansOf(td) {
-		if v := verdictOf(span); span.Name() != semconv.SpanRunAbandoned {
-			found[id[7]] = v
-		}
-	}
-	return found
-}
-
 // A failure that its requests tell of is the abandoned run's.
 func TestRunAbandonedAfterFailure(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{reasoning: 2}))
-	h.pass(t, xRunTimeout)
-	spans := abandonedSpans(h.out())
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 2).Cut(semconv.PhaseReasoning, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Reasoning: 2}))
+	h.Pass(t, harness.RunTimeout)
+	spans := harness.AbandonedSpans(h.Out())
 	require.Len(t, spans, 1)
-	v := verdictOf(spans[0])
-	assert.Equal(t, semconv.CauseConnectionReset, v.cause)
-	assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
-	assert.Equal(t, semconv.TriggerRunExpired, v.trigger)
+	v := harness.VerdictOf(spans[0])
+	assert.Equal(t, semconv.CauseConnectionReset, v.Cause)
+	assert.Equal(t, semconv.RunOutcomeFailed, v.Outcome)
+	assert.Equal(t, semconv.TriggerRunExpired, v.Trigger)
 }
 
 // LLM spans whose parent is never seen are judged as a run in the end, too; that it
 // was abandoned is not known.
 func TestParentNeverSeen(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, chatSpan(2, 9, 0.1, 0.4).failed("RateLimitError"), chatSpan(3, 9, 0.5, 1).finished("stop"))
-	h.pass(t, xRunTimeout)
-	spans := abandonedSpans(h.out())
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.ChatSpan(2, 9, 0.1, 0.4).Failed("RateLimitError"), harness.ChatSpan(3, 9, 0.5, 1).Finished("stop"))
+	h.Pass(t, harness.RunTimeout)
+	spans := harness.AbandonedSpans(h.Out())
 	require.Len(t, spans, 1)
-	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerRunExpired}, verdictOf(spans[0]))
-	assert.Equal(t, spanID(9), spans[0].ParentSpanID())
+	assert.Equal(t, harness.Verdict{Outcome: semconv.RunOutcomeRecovered, Recovered: 1, Trigger: semconv.TriggerRunExpired}, harness.VerdictOf(spans[0]))
+	assert.Equal(t, harness.SpanID(9), spans[0].ParentSpanID())
 }
 
 // Runs in one trace expire each in its own time, and a run that is heard of lives.
 func TestSeveralRunsExpire(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer), requestSpan(12, 11, 0.1, 1).answered("stop", answer))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RequestSpan(12, 11, 0.1, 1).Answered("stop", harness.Answer))
 	for range 4 {
-		h.pass(t, xRunTimeout/2)
-		h.consume(t, requestSpan(12, 11, 3000, 3001).answered("stop", answer)) // sent again and again: a sign of life
+		h.Pass(t, harness.RunTimeout/2)
+		h.Consume(t, harness.RequestSpan(12, 11, 3000, 3001).Answered("stop", harness.Answer)) // sent again and again: a sign of life
 	}
-	spans := abandonedSpans(h.out())
+	spans := harness.AbandonedSpans(h.Out())
 	require.Len(t, spans, 1)
-	assert.Equal(t, spanID(1), spans[0].ParentSpanID())
-	h.consume(t, runSpan(11, 0, 5000, 1, 0))
-	assert.Equal(t, semconv.RunOutcomeSucceeded, outcomes(h.out())[11])
+	assert.Equal(t, harness.SpanID(1), spans[0].ParentSpanID())
+	h.Consume(t, harness.RunSpan(11, 0, 5000, 1, 0))
+	assert.Equal(t, semconv.RunOutcomeSucceeded, harness.Outcomes(h.Out())[11])
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // TestCompletion sends whole traces, one span a call, in every order or some of
 // many, each span twice, and looks at what is said in the end.
 func TestCompletion(t *testing.T) {
-	call := counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
-	cutOff := func(s spanSpec) spanSpec {
-		return s.cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	call := harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}}
+	cutOff := func(s harness.Span) harness.Span {
+		return s.Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
 	}
 	for _, tt := range []struct {
 		name  string
-		spans []spanSpec
+		spans []harness.Span
 		want  map[byte]semconv.RunOutcome
 	}{
 		{
 			name: "several runs in a trace",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 1, 0),
-				requestSpan(12, 11, 4, 5).answered("length", answer), runSpan(11, 3.5, 6, 1, 0),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 1, 0),
+				harness.RequestSpan(12, 11, 4, 5).Answered("length", harness.Answer), harness.RunSpan(11, 3.5, 6, 1, 0),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded, 11: semconv.RunOutcomeLimited},
 		},
 		{
 			name: "an agent as a tool of another",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("tool_calls", call),
-				toolSpan(3, 1.1, 5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
-				runSpan(11, 1.2, 4.8, 1, 0).under(3), cutOff(requestSpan(12, 11, 1.3, 2)),
-				requestSpan(4, 1, 5.1, 6).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
-				runSpan(1, 0, 7, 2, 1),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("tool_calls", call),
+				harness.ToolSpan(3, 1.1, 5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+				harness.RunSpan(11, 1.2, 4.8, 1, 0).Under(3), cutOff(harness.RequestSpan(12, 11, 1.3, 2)),
+				harness.RequestSpan(4, 1, 5.1, 6).History([]string{"call_1"}, []string{"call_1"}).Answered("stop", harness.Answer),
+				harness.RunSpan(1, 0, 7, 2, 1),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded, 11: semconv.RunOutcomeFailed},
 		},
 		{
 			name: "a run whose spans come from several services",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("tool_calls", call),
-				toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded).in("tools"),
-				cutOff(requestSpan(4, 1, 2, 2.5).history([]string{"call_1"}, []string{"call_1"}).in("worker")),
-				requestSpan(5, 1, 2.6, 3).with(semconv.RequestAttempt(2)).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer).in("worker"),
-				runSpan(1, 0, 4, 3, 1),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("tool_calls", call),
+				harness.ToolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded).In("tools"),
+				cutOff(harness.RequestSpan(4, 1, 2, 2.5).History([]string{"call_1"}, []string{"call_1"}).In("worker")),
+				harness.RequestSpan(5, 1, 2.6, 3).With(semconv.RequestAttempt(2)).History([]string{"call_1"}, []string{"call_1"}).Answered("stop", harness.Answer).In("worker"),
+				harness.RunSpan(1, 0, 4, 3, 1),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeRecovered},
 		},
 		{
 			name: "a service whose clock is ahead",
-			spans: []spanSpec{
-				cutOff(requestSpan(2, 1, 100.1, 100.4).in("worker")),
-				requestSpan(3, 1, 100.5, 101).with(semconv.RequestAttempt(2)).answered("stop", answer).in("worker"),
-				runSpan(1, 0, 3, 2, 0),
+			spans: []harness.Span{
+				cutOff(harness.RequestSpan(2, 1, 100.1, 100.4).In("worker")),
+				harness.RequestSpan(3, 1, 100.5, 101).With(semconv.RequestAttempt(2)).Answered("stop", harness.Answer).In("worker"),
+				harness.RunSpan(1, 0, 3, 2, 0),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeRecovered},
 		},
 		{
 			name: "times that are not set",
-			spans: []spanSpec{
-				requestSpan(2, 1, -t0Seconds, -t0Seconds).answered("stop", answer), runSpan(1, -t0Seconds, -t0Seconds, 1, 0),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, -t0Seconds, -t0Seconds).Answered("stop", harness.Answer), harness.RunSpan(1, -t0Seconds, -t0Seconds, 1, 0),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
 			name: "a span that ends before it starts",
-			spans: []spanSpec{
-				requestSpan(2, 1, 2, 0.1).answered("stop", answer), runSpan(1, 3, 0, 1, 0),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 2, 0.1).Answered("stop", harness.Answer), harness.RunSpan(1, 3, 0, 1, 0),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
 			name: "parents in a circle",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("stop", answer).under(3),
-				requestSpan(3, 1, 1.1, 2).answered("stop", answer).under(2),
-				runSpan(1, 0, 3, 2, 0).under(2),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer).Under(3),
+				harness.RequestSpan(3, 1, 1.1, 2).Answered("stop", harness.Answer).Under(2),
+				harness.RunSpan(1, 0, 3, 2, 0).Under(2),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
 			name: "a span that is its own parent",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("stop", answer).under(2), runSpan(1, 0, 3, 1, 0).under(1),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer).Under(2), harness.RunSpan(1, 0, 3, 1, 0).Under(1),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
 			name: "a request that names its run and hangs under nothing",
-			spans: []spanSpec{
-				requestSpan(2, 1, 0.1, 1).answered("stop", answer).under(0), runSpan(1, 0, 3, 1, 0).under(77),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer).Under(0), harness.RunSpan(1, 0, 3, 1, 0).Under(77),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
 			name: "a run id of zeros is not one",
-			spans: []spanSpec{
-				requestSpan(2, 0, 0.1, 1).answered("stop", answer).with(semconv.RunID("0000000000000000")).under(1), agentSpan(1, 0, 0, 3),
+			spans: []harness.Span{
+				harness.RequestSpan(2, 0, 0.1, 1).Answered("stop", harness.Answer).With(semconv.RunID("0000000000000000")).Under(1), harness.AgentSpan(1, 0, 0, 3),
 			},
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for n, order := range orders(len(tt.spans)) {
-				h := newHarness(t, defaultConfig(), nil)
+				h := harness.New(t, harness.DefaultConfig(), nil)
 				sent := 0
 				for _, i := range order {
-					h.consume(t, tt.spans[i])
+					h.Consume(t, tt.spans[i])
 					sent++
 					if n%2 == 1 {
-						h.consume(t, tt.spans[i]) // delivered twice
+						h.Consume(t, tt.spans[i]) // delivered twice
 						sent++
 					}
-					h.pass(t, 10*time.Millisecond)
+					h.Pass(t, 10*time.Millisecond)
 				}
-				h.pass(t, xMaxHold)
-				out := h.out()
+				h.Pass(t, harness.MaxHold)
+				out := h.Out()
 				require.Equal(t, sent, out.SpanCount(), "order %v", order)
 				found := map[byte]semconv.RunOutcome{}
 				judged := 0
 				for _, rs := range out.ResourceSpans().All() {
 					for _, span := range rs.ScopeSpans().At(0).Spans().All() {
-						if v := verdictOf(span); v.outcome != semconv.RunOutcomeUnset {
-							found[span.SpanID()[7]] = v.outcome
+						if v := harness.VerdictOf(span); v.Outcome != semconv.RunOutcomeUnset {
+							found[span.SpanID()[7]] = v.Outcome
 							judged++
 						}
 					}
 				}
 				assert.Equal(t, tt.want, found, "order %v", order)
 				assert.Len(t, tt.want, judged, "once each, order %v", order)
-				h.pass(t, xRunTimeout)
-				assert.Empty(t, abandonedSpans(h.out()), "order %v", order)
+				h.Pass(t, harness.RunTimeout)
+				assert.Empty(t, harness.AbandonedSpans(h.Out()), "order %v", order)
 				assert.Equal(t, telemetry.Load{}, h.Load(), "order %v", order)
 			}
 		})
@@ -275,7 +251,7 @@ func TestCompletion(t *testing.T) {
 }
 
 // t0Seconds makes a time that is not set.
-var t0Seconds = float64(t0.Unix())
+var t0Seconds = float64(harness.T0.Unix())
 
 // orders are all of a few, or some of many.
 func orders(n int) (list [][]int) {
@@ -309,45 +285,45 @@ func orders(n int) (list [][]int) {
 // A retry after a long back-off makes the failure good, long after the failed
 // request's span has gone.
 func TestRetryAfterLongBackOff(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").with(semconv.RetryAfter(540)))
-	h.pass(t, xMaxHold)
-	v := verdictOf(spansOf(h.out())[spanID(2)])
-	assert.Equal(t, semconv.CauseRateLimited, v.cause)
-	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
-	h.pass(t, 9*time.Minute)
-	h.consume(t, requestSpan(3, 1, 570, 571).with(semconv.RequestAttempt(2)).answered("stop", answer), runSpan(1, 0, 572, 2, 0))
-	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), verdictOf(spansOf(h.out())[spanID(1)]))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 0.4).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").With(semconv.RetryAfter(540)))
+	h.Pass(t, harness.MaxHold)
+	v := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)])
+	assert.Equal(t, semconv.CauseRateLimited, v.Cause)
+	assert.Equal(t, semconv.TriggerHoldExpired, v.Trigger)
+	h.Pass(t, 9*time.Minute)
+	h.Consume(t, harness.RequestSpan(3, 1, 570, 571).With(semconv.RequestAttempt(2)).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 572, 2, 0))
+	assert.Equal(t, harness.Ran(semconv.RunOutcomeRecovered, 1), harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]))
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A span beneath one whose run was judged is late, whatever lies between them.
 func TestLateBeneathWhatWasJudged(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, otherSpan(9, 2, 0.1, 0.2), requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 1, 0))
-	h.sink.Reset()
-	h.pass(t, 10*time.Second)
-	h.consume(t, chatSpan(6, 2, 0.3, 0.5).in(gatewayService), chatSpan(7, 9, 0.3, 0.5).finished("length").in(gatewayService))
-	got := verdicts(h.out())
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.OtherSpan(9, 2, 0.1, 0.2), harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 1, 0))
+	h.Sink.Reset()
+	h.Pass(t, 10*time.Second)
+	h.Consume(t, harness.ChatSpan(6, 2, 0.3, 0.5).In(harness.GatewayService), harness.ChatSpan(7, 9, 0.3, 0.5).Finished("length").In(harness.GatewayService))
+	got := harness.Verdicts(h.Out())
 	require.Len(t, got, 2)
-	assert.Equal(t, early(semconv.TriggerLate), got[6])
-	assert.Equal(t, semconv.TriggerLate, got[7].trigger)
-	assert.Equal(t, semconv.CauseMaxOutputTokens, got[7].cause)
-	h.pass(t, xRunTimeout)
-	assert.Empty(t, abandonedSpans(h.out()), "a run is judged once")
+	assert.Equal(t, harness.EarlyVerdict(semconv.TriggerLate), got[6])
+	assert.Equal(t, semconv.TriggerLate, got[7].Trigger)
+	assert.Equal(t, semconv.CauseMaxOutputTokens, got[7].Cause)
+	h.Pass(t, harness.RunTimeout)
+	assert.Empty(t, harness.AbandonedSpans(h.Out()), "a run is judged once")
 }
 
 // TestLaggingShard: a run whose end has come, and waits for its shard, is not given up.
 func TestLaggingShard(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
-	h.clock.advance(xMaxHold)
-	require.NoError(t, h.inside.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
-	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer))
+	h.Clock.Advance(harness.MaxHold)
+	require.NoError(t, h.Processor.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.RunSpan(1, 0, 2, 1, 0))))
+	require.Zero(t, h.Sink.SpanCount(), "the shard has not had its turn")
 	for h.Shards[0].Turn(t.Context()) {
 	}
-	out := spansOf(h.out())
+	out := harness.SpansOf(h.Out())
 	require.Len(t, out, 2)
-	assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerComplete}, verdictOf(out[spanID(1)]))
-	assert.Zero(t, verdictOf(out[spanID(2)]), "nor does its request go early")
+	assert.Equal(t, harness.Verdict{Outcome: semconv.RunOutcomeSucceeded, Trigger: semconv.TriggerComplete}, harness.VerdictOf(out[harness.SpanID(1)]))
+	assert.Zero(t, harness.VerdictOf(out[harness.SpanID(2)]), "nor does its request go early")
 }

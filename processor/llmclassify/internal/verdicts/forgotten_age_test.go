@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"testing"
@@ -9,20 +9,21 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-func shownWithin() []spanSpec {
-	return []spanSpec{
-		requestSpan(11, 10, 2.1, 2.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in("inner"),
-		runSpan(10, 2, 3, 1, 0).under(1).in("inner"),
+func shownWithin() []harness.Span {
+	return []harness.Span{
+		harness.RequestSpan(11, 10, 2.1, 2.5).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2}).In("inner"),
+		harness.RunSpan(10, 2, 3, 1, 0).Under(1).In("inner"),
 	}
 }
 
-func passHours(t *testing.T, h *harness, hours int) {
+func passHours(t *testing.T, h *harness.Harness, hours int) {
 	for range hours {
-		h.pass(t, time.Hour)
-		h.lane().Rotate(h.clock.Now())
+		h.Pass(t, time.Hour)
+		h.Lane().Rotate(h.Clock.Now())
 	}
 }
 
@@ -31,19 +32,19 @@ func passHours(t *testing.T, h *harness, hours int) {
 func TestRunAcrossTheStartComesLate(t *testing.T) {
 	for name, counted := range map[string]bool{"counted": true, "uncounted": false} {
 		for start, began := range map[string]time.Duration{"began after the start": -time.Hour, "began before the start": 1500 * time.Millisecond} {
-			h := newHarness(t, defaultConfig(), nil)
-			h.clock.advance(1500 * time.Millisecond)
-			h.Lifetime.Begin(t0.Add(began))
-			h.pass(t, 2*time.Second)
-			h.consume(t, shownWithin()...)
+			h := harness.New(t, harness.DefaultConfig(), nil)
+			h.Clock.Advance(1500 * time.Millisecond)
+			h.Lifetime.Begin(harness.T0.Add(began))
+			h.Pass(t, 2*time.Second)
+			h.Consume(t, shownWithin()...)
 			passHours(t, h, 3)
-			run := uncountedRun(1, 60)
+			run := harness.UncountedRun(1, 60)
 			if counted {
-				run[0] = runSpan(1, 1, 60, 1, 0).failed("429")
+				run[0] = harness.RunSpan(1, 1, 60, 1, 0).Failed("429")
 			}
-			h.consume(t, run...)
-			h.pass(t, xMaxHold)
-			assert.Equal(t, confirm, verdicts(h.out())[1].safety, "%s, %s", name, start)
+			h.Consume(t, run...)
+			h.Pass(t, harness.MaxHold)
+			assert.Equal(t, harness.Confirm, harness.Verdicts(h.Out())[1].Safety, "%s, %s", name, start)
 		}
 	}
 }
@@ -51,26 +52,26 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 // A run a second beneath a server's span for a day fills no memory of what was forgotten for its age,
 // as these runs are within none: a run of an hour that announces its numbers lacks nothing.
 func TestLongRunOfABusySite(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	n := 0
 	perMinute := 60 / race.Every(6) // one run a second
 	for range 24 * 60 {
 		for range perMinute {
 			n++
-			f := newForest(t)
-			span := f.add(runSpan(10, 0, 0, 0, 0), spanID(10), spanID(98), h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
+			f := harness.NewForest(t)
+			span := f.Add(harness.RunSpan(10, 0, 0, 0, 0), harness.SpanID(10), harness.SpanID(98), h.Clock.Now().Sub(harness.T0).Seconds()-1, h.Clock.Now().Sub(harness.T0).Seconds())
 			span.SetTraceID(pcommon.TraceID{0xab, byte(n >> 16), byte(n >> 8), byte(n), 1})
-			root := f.add(otherSpan(98, 0, 0, 0), spanID(98), pcommon.SpanID{}, h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
+			root := f.Add(harness.OtherSpan(98, 0, 0, 0), harness.SpanID(98), pcommon.SpanID{}, h.Clock.Now().Sub(harness.T0).Seconds()-1, h.Clock.Now().Sub(harness.T0).Seconds())
 			root.SetTraceID(span.TraceID())
 			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
 		}
-		h.pass(t, time.Minute)
-		h.lane().Rotate(h.clock.Now())
-		h.sink.Reset()
+		h.Pass(t, time.Minute)
+		h.Lane().Rotate(h.Clock.Now())
+		h.Sink.Reset()
 	}
-	end := h.clock.Now().Sub(t0).Seconds()
-	h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, end-3700, end, 1, 0).failed("429"))
-	h.pass(t, xMaxHold)
-	v := verdicts(h.out())[1]
-	assert.Equal(t, safe, v.safety, "%v", v)
+	end := h.Clock.Now().Sub(harness.T0).Seconds()
+	h.Consume(t, harness.UncountedRun(end-10, end)[1], harness.RunSpan(1, end-3700, end, 1, 0).Failed("429"))
+	h.Pass(t, harness.MaxHold)
+	v := harness.Verdicts(h.Out())[1]
+	assert.Equal(t, harness.Safe, v.Safety, "%v", v)
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"testing"
@@ -9,77 +9,71 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// runsJudged are the spans that carry a run's verdict.
-func runsJudged(td ptrace.Traces) (ids []pcommon.SpanID) {
-	for id, span := range spansOf(td) {
-		if _, ok := span.Attributes().Get(string(semconv.RunOutcomeKey)); ok {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // What a gateway sends after the agent's run was judged, in any order, is no run
 // (acceptance case 19): each span has its own verdict, and none is added.
 func TestGatewayAfterTheRunWasJudged(t *testing.T) {
-	reset := func(id byte, from, to float64) spanSpec {
-		return requestSpan(id, 0, from, to).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).in(gatewayService)
+	reset := func(id byte, from, to float64) harness.Span {
+		return harness.RequestSpan(id, 0, from, to).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2}).In(harness.GatewayService)
 	}
-	good := func(id byte, from, to float64) spanSpec {
-		return requestSpan(id, 0, from, to).answered("stop", answer).in(gatewayService)
+	good := func(id byte, from, to float64) harness.Span {
+		return harness.RequestSpan(id, 0, from, to).Answered("stop", harness.Answer).In(harness.GatewayService)
 	}
-	serves := func(s spanSpec, parent byte) spanSpec {
-		s.kind = ptrace.SpanKindServer
-		return s.under(parent)
+	serves := func(s harness.Span, parent byte) harness.Span {
+		s.Kind = ptrace.SpanKindServer
+		return s.Under(parent)
 	}
-	cancelled := func(id byte) spanSpec {
-		return requestSpan(id, 0, 0.2, 1.8).streamed(semconv.PhaseText, semconv.StreamEndCancelled, counts{text: 2}).in(gatewayService)
+	cancelled := func(id byte) harness.Span {
+		return harness.RequestSpan(id, 0, 0.2, 1.8).Streamed(semconv.PhaseText, semconv.StreamEndCancelled, harness.Counts{Text: 2}).In(harness.GatewayService)
 	}
-	trigger := func(td ptrace.Traces, id byte) semconv.Trigger { return verdictOf(spansOf(td)[spanID(id)]).trigger }
-	for name, spans := range map[string][]spanSpec{
-		"passes a reset on": {serves(reset(6, 0.2, 1.9), 2), reset(7, 0.3, 1.8).under(6)},
-		"tries again":       {serves(good(6, 0.2, 1.9), 2), reset(7, 0.3, 0.8).under(6), good(8, 0.9, 1.8).under(6)},
-		"is cancelled":      {serves(cancelled(6), 2), cancelled(7).under(6)},
-		"of a gateway":      {serves(good(6, 0.2, 1.9), 2), serves(good(7, 0.3, 1.8), 6), reset(8, 0.4, 1.7).under(7)},
+	trigger := func(td ptrace.Traces, id byte) semconv.Trigger {
+		return harness.VerdictOf(harness.SpansOf(td)[harness.SpanID(id)]).Trigger
+	}
+	for name, spans := range map[string][]harness.Span{
+		"passes a reset on": {serves(reset(6, 0.2, 1.9), 2), reset(7, 0.3, 1.8).Under(6)},
+		"tries again":       {serves(good(6, 0.2, 1.9), 2), reset(7, 0.3, 0.8).Under(6), good(8, 0.9, 1.8).Under(6)},
+		"is cancelled":      {serves(cancelled(6), 2), cancelled(7).Under(6)},
+		"of a gateway":      {serves(good(6, 0.2, 1.9), 2), serves(good(7, 0.3, 1.8), 6), reset(8, 0.4, 1.7).Under(7)},
 	} {
 		for _, order := range orders(len(spans)) {
 			for calls, step := range map[string]time.Duration{
-				"in one call": -1, "at once": 0, "after a while": time.Second, "after they were held": xMaxHold,
+				"in one call": -1, "at once": 0, "after a while": time.Second, "after they were held": harness.MaxHold,
 			} {
-				disk := newDisk()
-				h := newHarnessOn(t, disk, withRunTimeout(2*time.Minute), nil, t0)
-				h.consume(t, requestSpan(2, 1, 0.1, 2).answered("stop", answer), runSpan(1, 0, 3, 1, 0))
-				var late []spanSpec
+				disk := harness.NewDisk()
+				h := harness.NewOn(t, disk, withRunTimeout(2*time.Minute), nil, harness.T0)
+				h.Consume(t, harness.RequestSpan(2, 1, 0.1, 2).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 1, 0))
+				var late []harness.Span
 				for _, i := range order {
 					late = append(late, spans[i])
 				}
-				h.pass(t, 5*time.Second)
+				h.Pass(t, 5*time.Second)
 				if step < 0 {
-					h.consume(t, late...)
+					h.Consume(t, late...)
 				} else {
 					for _, s := range late {
-						h.consume(t, s)
-						h.pass(t, step)
+						h.Consume(t, s)
+						h.Pass(t, step)
 					}
 				}
 				if step <= time.Second {
 					for _, s := range spans {
-						assert.Equal(t, semconv.TriggerLate, trigger(h.out(), s.id), "%s %s %v: span %d", name, calls, order, s.id)
+						assert.Equal(t, semconv.TriggerLate, trigger(h.Out(), s.ID), "%s %s %v: span %d", name, calls, order, s.ID)
 					}
 					assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
 				}
-				h.pass(t, 10*time.Minute)
-				h.pass(t, 10*time.Minute)
-				td := h.out()
-				require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(td), "%s %s %v", name, calls, order)
-				require.Empty(t, abandonedSpans(td), "%s %s %v", name, calls, order)
+				h.Pass(t, 10*time.Minute)
+				h.Pass(t, 10*time.Minute)
+				td := h.Out()
+				require.Equal(t, []pcommon.SpanID{harness.SpanID(1)}, harness.RunsJudged(td), "%s %s %v", name, calls, order)
+				require.Empty(t, harness.AbandonedSpans(td), "%s %s %v", name, calls, order)
 				require.Equal(t, 2+len(spans), td.SpanCount(), "%s %s %v", name, calls, order)
 				assert.Equal(t, telemetry.Load{}, h.Load(), "%s %s %v", name, calls, order)
-				assert.Empty(t, disk.entries(), "%s %s %v", name, calls, order)
+				assert.Empty(t, disk.Entries(), "%s %s %v", name, calls, order)
 			}
 		}
 	}
@@ -88,43 +82,43 @@ func TestGatewayAfterTheRunWasJudged(t *testing.T) {
 // Where the span in between never comes, or long after its like was forgotten, and
 // where it came before the run whose time it is not within.
 func TestGatewayWithoutItsParent(t *testing.T) {
-	orphan := requestSpan(7, 0, 500, 501).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}).under(60).in(gatewayService)
-	agent := []spanSpec{requestSpan(2, 1, 0.1, 2).answered("stop", answer), runSpan(1, 0, 3, 1, 0)}
+	orphan := harness.RequestSpan(7, 0, 500, 501).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2}).Under(60).In(harness.GatewayService)
+	agent := []harness.Span{harness.RequestSpan(2, 1, 0.1, 2).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 1, 0)}
 	for name, tt := range map[string]struct {
-		calls [][]spanSpec
+		calls [][]harness.Span
 		wait  time.Duration
 	}{
-		"after the run":                  {[][]spanSpec{agent, {orphan}}, time.Second},
-		"long after the run":             {[][]spanSpec{agent, {orphan}}, 110 * time.Second},
-		"before the run":                 {[][]spanSpec{{orphan}, agent}, 90 * time.Second},
-		"beside a run that is abandoned": {[][]spanSpec{{orphan}, agent[:1]}, 90 * time.Second},
+		"after the run":                  {[][]harness.Span{agent, {orphan}}, time.Second},
+		"long after the run":             {[][]harness.Span{agent, {orphan}}, 110 * time.Second},
+		"before the run":                 {[][]harness.Span{{orphan}, agent}, 90 * time.Second},
+		"beside a run that is abandoned": {[][]harness.Span{{orphan}, agent[:1]}, 90 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := newDisk()
-			h := newHarnessOn(t, disk, withRunTimeout(2*time.Minute), nil, t0)
+			disk := harness.NewDisk()
+			h := harness.NewOn(t, disk, withRunTimeout(2*time.Minute), nil, harness.T0)
 			for _, call := range tt.calls {
-				h.consume(t, call...)
-				h.pass(t, tt.wait)
+				h.Consume(t, call...)
+				h.Pass(t, tt.wait)
 			}
-			h.pass(t, 10*time.Minute)
-			h.pass(t, 10*time.Minute)
-			td := h.out()
-			v := verdictOf(spansOf(td)[spanID(7)])
-			assert.Equal(t, semconv.CauseConnectionReset, v.cause)
-			assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
-			require.Len(t, runsJudged(td), 1)
-			for _, span := range abandonedSpans(td) {
-				assert.Equal(t, spanID(1), span.ParentSpanID())
+			h.Pass(t, 10*time.Minute)
+			h.Pass(t, 10*time.Minute)
+			td := h.Out()
+			v := harness.VerdictOf(harness.SpansOf(td)[harness.SpanID(7)])
+			assert.Equal(t, semconv.CauseConnectionReset, v.Cause)
+			assert.Equal(t, semconv.TriggerHoldExpired, v.Trigger)
+			require.Len(t, harness.RunsJudged(td), 1)
+			for _, span := range harness.AbandonedSpans(td) {
+				assert.Equal(t, harness.SpanID(1), span.ParentSpanID())
 			}
 			assert.Equal(t, telemetry.Load{}, h.Load())
-			assert.Empty(t, disk.entries(), "nothing is left in the storage")
+			assert.Empty(t, disk.Entries(), "nothing is left in the storage")
 		})
 	}
 }
 
 // withRunTimeout is the default configuration with another run_timeout.
-func withRunTimeout(d time.Duration) *Config {
-	cfg := defaultConfig()
+func withRunTimeout(d time.Duration) *llmclassify.Config {
+	cfg := harness.DefaultConfig()
 	cfg.RunTimeout = d
 	return cfg
 }
@@ -132,22 +126,22 @@ func withRunTimeout(d time.Duration) *Config {
 // What another service did comes later than the agent's run, as a rule: it goes out as late,
 // and is not counted as a run's own spans are.
 func TestLateSpansOfOthersDoNotCount(t *testing.T) {
-	late := func(spans ...spanSpec) int64 {
-		h := newHarness(t, defaultConfig(), nil)
-		h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 2).finished("stop"), httpClient(20, 2, 0.1, 1))
-		h.pass(t, xSettle)
-		h.consume(t, spans...)
+	late := func(spans ...harness.Span) int64 {
+		h := harness.New(t, harness.DefaultConfig(), nil)
+		h.Consume(t, harness.AgentSpan(1, 0, 0, 3), harness.ChatSpan(2, 1, 0.1, 2).Finished("stop"), harness.HTTPClient(20, 2, 0.1, 1))
+		h.Pass(t, harness.Settle)
+		h.Consume(t, spans...)
 		for _, s := range spans {
-			assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(s.id)]).trigger)
+			assert.Equal(t, semconv.TriggerLate, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(s.ID)]).Trigger)
 		}
-		m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_spans_late")
+		m, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_spans_late")
 		if err != nil {
 			return 0
 		}
-		return total(t, m)
+		return harness.Total(t, m)
 	}
-	served := requestSpan(6, 0, 0.2, 1.9).answered("stop", answer).in(gatewayService).under(20)
-	assert.Zero(t, late(served, requestSpan(7, 0, 0.3, 1.8).answered("stop", answer).in(gatewayService).under(6)))
-	assert.Zero(t, late(inferredSpan(3, 20, 0.2, 1.9).in(gatewayService), servedRequest(4, 3, 0.2, 1.9).answered("stop", answer)))
-	assert.Equal(t, int64(1), late(chatSpan(8, 1, 2, 3).finished("stop")))
+	served := harness.RequestSpan(6, 0, 0.2, 1.9).Answered("stop", harness.Answer).In(harness.GatewayService).Under(20)
+	assert.Zero(t, late(served, harness.RequestSpan(7, 0, 0.3, 1.8).Answered("stop", harness.Answer).In(harness.GatewayService).Under(6)))
+	assert.Zero(t, late(harness.InferredSpan(3, 20, 0.2, 1.9).In(harness.GatewayService), servedRequest(4, 3, 0.2, 1.9).Answered("stop", harness.Answer)))
+	assert.Equal(t, int64(1), late(harness.ChatSpan(8, 1, 2, 3).Finished("stop")))
 }

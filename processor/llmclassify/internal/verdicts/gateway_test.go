@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"strings"
@@ -11,39 +11,40 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // served is a gateway's side of request 2, with nothing in the answer, and its
 // own request that the provider refused.
-func served(server, client spanSpec) []spanSpec {
-	server = server.in(gatewayService)
-	server.kind = ptrace.SpanKindServer
-	return []spanSpec{client.in(gatewayService), server}
+func served(server, client harness.Span) []harness.Span {
+	server = server.In(harness.GatewayService)
+	server.Kind = ptrace.SpanKindServer
+	return []harness.Span{client.In(harness.GatewayService), server}
 }
 
 // Where more requests of other services may explain a failure than are looked at, the
 // others may show that a repetition does not help.
 func TestManyUpstreamRequests(t *testing.T) {
 	for _, beneath := range []bool{true, false} {
-		for attempts, want := range map[int]semconv.RetrySafety{10: semconv.RetrySafetyNoRetry, 127: semconv.RetrySafetyNoRetry, 300: confirm, 2000: confirm} {
-			f := newForest(t)
-			f.add(runSpan(1, 0, 0, 1, 0).failed("x"), spanID(1), pcommon.SpanID{}, 0, 10)
-			f.add(requestSpan(2, 1, 0, 1).refused(503, semconv.ProviderErrorKindOverloaded, ""), spanID(2), spanID(1), 0.1, 9)
-			above := spanID(3)
+		for attempts, want := range map[int]semconv.RetrySafety{10: semconv.RetrySafetyNoRetry, 127: semconv.RetrySafetyNoRetry, 300: harness.Confirm, 2000: harness.Confirm} {
+			f := harness.NewForest(t)
+			f.Add(harness.RunSpan(1, 0, 0, 1, 0).Failed("x"), harness.SpanID(1), pcommon.SpanID{}, 0, 10)
+			f.Add(harness.RequestSpan(2, 1, 0, 1).Refused(503, semconv.ProviderErrorKindOverloaded, ""), harness.SpanID(2), harness.SpanID(1), 0.1, 9)
+			above := harness.SpanID(3)
 			if beneath {
-				above = spanID(2)
+				above = harness.SpanID(2)
 			}
 			for n := range attempts {
-				s := requestSpan(9, 50, 0, 1).refused(503, semconv.ProviderErrorKindOverloaded, "").in(gatewayService)
+				s := harness.RequestSpan(9, 50, 0, 1).Refused(503, semconv.ProviderErrorKindOverloaded, "").In(harness.GatewayService)
 				if n == attempts-1 {
-					s = requestSpan(9, 50, 0, 1).refused(401, semconv.ProviderErrorKindAuthentication, "").in(gatewayService)
+					s = harness.RequestSpan(9, 50, 0, 1).Refused(401, semconv.ProviderErrorKindAuthentication, "").In(harness.GatewayService)
 				}
-				f.add(s, many(n), above, 0.2+0.001*float64(n), 0.2+0.001*float64(n+1))
+				f.Add(s, harness.NthSpanID(n), above, 0.2+0.001*float64(n), 0.2+0.001*float64(n+1))
 			}
 			v := judgeCalls(t, 0, f)
-			assert.Equal(t, want, v[1].safety, "%d, beneath it %v", attempts, beneath)
+			assert.Equal(t, want, v[1].Safety, "%d, beneath it %v", attempts, beneath)
 		}
 	}
 }
@@ -52,58 +53,58 @@ func TestManyUpstreamRequests(t *testing.T) {
 // after the run is complete: the error that it swallowed explains the empty answer
 // all the same (acceptance case 19).
 func TestGatewaySpansInAnyOrder(t *testing.T) {
-	agent := []spanSpec{requestSpan(2, 1, 0.1, 2).answered("stop", counts{}), runSpan(1, 0, 3, 1, 0)}
-	refused := func(id, parent byte) spanSpec {
-		return requestSpan(id, 0, 0.3, 1).refused(503, semconv.ProviderErrorKindOverloaded, "overloaded").under(parent)
+	agent := []harness.Span{harness.RequestSpan(2, 1, 0.1, 2).Answered("stop", harness.Counts{}), harness.RunSpan(1, 0, 3, 1, 0)}
+	refused := func(id, parent byte) harness.Span {
+		return harness.RequestSpan(id, 0, 0.3, 1).Refused(503, semconv.ProviderErrorKindOverloaded, "overloaded").Under(parent)
 	}
 	native := served(
-		requestSpan(6, 0, 0.2, 1.9).answered("stop", counts{}).under(2), // beneath the agent's request
+		harness.RequestSpan(6, 0, 0.2, 1.9).Answered("stop", harness.Counts{}).Under(2), // beneath the agent's request
 		refused(7, 6),
 	)
 	foreign := served( // the gateway has a run of its own, which never comes
-		requestSpan(6, 50, 0.2, 1.9).answered("stop", counts{}).under(2),
-		refused(7, 50).with(semconv.RunID(spanID(50).String())),
+		harness.RequestSpan(6, 50, 0.2, 1.9).Answered("stop", harness.Counts{}).Under(2),
+		refused(7, 50).With(semconv.RunID(harness.SpanID(50).String())),
 	)
 	apart := served( // nothing leads from one to the other but the trace and the time
-		requestSpan(6, 0, 0.2, 1.9).answered("stop", counts{}).under(60),
+		harness.RequestSpan(6, 0, 0.2, 1.9).Answered("stop", harness.Counts{}).Under(60),
 		refused(7, 61),
 	)
 	skewed := served(
-		requestSpan(6, 0, -0.5, 1.2).answered("stop", counts{}).under(60),
-		requestSpan(7, 0, -0.4, 0.3).refused(503, semconv.ProviderErrorKindOverloaded, "overloaded").under(61),
+		harness.RequestSpan(6, 0, -0.5, 1.2).Answered("stop", harness.Counts{}).Under(60),
+		harness.RequestSpan(7, 0, -0.4, 0.3).Refused(503, semconv.ProviderErrorKindOverloaded, "overloaded").Under(61),
 	)
-	for name, gateway := range map[string][]spanSpec{
+	for name, gateway := range map[string][]harness.Span{
 		"beneath the request": native, "of another run": foreign, "in the trace alone": apart, "by another clock": skewed,
 	} {
-		for order, calls := range map[string][][]spanSpec{
+		for order, calls := range map[string][][]harness.Span{
 			"before":                    {gateway, agent},
-			"with":                      {append(append([]spanSpec{}, gateway...), agent...)},
+			"with":                      {append(append([]harness.Span{}, gateway...), agent...)},
 			"after":                     {agent, gateway},
 			"after, one by one":         {agent, gateway[:1], gateway[1:]},
 			"after, the other way":      {agent, gateway[1:], gateway[:1]},
 			"amid":                      {agent[:1], gateway, agent[1:]},
-			"after, another run's also": {agent, {requestSpan(12, 11, 0.1, 2).answered("stop", answer), runSpan(11, 0, 3, 1, 0)}, gateway},
+			"after, another run's also": {agent, {harness.RequestSpan(12, 11, 0.1, 2).Answered("stop", harness.Answer), harness.RunSpan(11, 0, 3, 1, 0)}, gateway},
 		} {
 			t.Run(name+"/"+order, func(t *testing.T) {
-				h := newHarness(t, defaultConfig(), nil)
+				h := harness.New(t, harness.DefaultConfig(), nil)
 				for _, call := range calls {
-					h.consume(t, call...)
-					h.pass(t, xSettle/time.Duration(len(calls)+1))
+					h.Consume(t, call...)
+					h.Pass(t, harness.Settle/time.Duration(len(calls)+1))
 				}
-				out := spansOf(h.out())
-				require.Contains(t, out, spanID(1), "it goes out as soon as it is explained")
-				want := failure(semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.PhaseStreamEnd, semconv.OriginGateway).
-					because(safe, semconv.RetryReasonNoOutput)
-				assert.Equal(t, want, verdictOf(out[spanID(2)]))
-				assert.Equal(t, want.on(semconv.RunOutcomeFailed), verdictOf(out[spanID(1)]))
+				out := harness.SpansOf(h.Out())
+				require.Contains(t, out, harness.SpanID(1), "it goes out as soon as it is explained")
+				want := harness.Failure(semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.PhaseStreamEnd, semconv.OriginGateway).
+					Because(harness.Safe, semconv.RetryReasonNoOutput)
+				assert.Equal(t, want, harness.VerdictOf(out[harness.SpanID(2)]))
+				assert.Equal(t, want.On(semconv.RunOutcomeFailed), harness.VerdictOf(out[harness.SpanID(1)]))
 
-				h.pass(t, xMaxHold) // the gateway's wait for their own run, where they have one
-				out = spansOf(h.out())
+				h.Pass(t, harness.MaxHold) // the gateway's wait for their own run, where they have one
+				out = harness.SpansOf(h.Out())
 				if order == "after" {
-					checkGolden(t, "19_gateway_"+strings.ReplaceAll(name, " ", "_"), tracesOf(t, append(append([]spanSpec{}, agent...), gateway...)...), h.out())
+					harness.CheckGolden(t, "19_gateway_"+strings.ReplaceAll(name, " ", "_"), harness.TracesOf(t, append(append([]harness.Span{}, agent...), gateway...)...), h.Out())
 				}
-				assert.Equal(t, semconv.CauseOverloaded, verdictOf(out[spanID(7)]).cause, "its own span names the cause")
-				assert.Contains(t, out, spanID(6))
+				assert.Equal(t, semconv.CauseOverloaded, harness.VerdictOf(out[harness.SpanID(7)]).Cause, "its own span names the cause")
+				assert.Contains(t, out, harness.SpanID(6))
 			})
 		}
 	}
@@ -111,79 +112,79 @@ func TestGatewaySpansInAnyOrder(t *testing.T) {
 
 // What nothing explains goes out after settle, for what it is.
 func TestUnexplainedRunSettles(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 2).answered("stop", counts{}), runSpan(1, 0, 3, 1, 0))
-	h.pass(t, xSettle/2)
-	h.consume(t, requestSpan(12, 11, 0.1, 2).answered("stop", answer), runSpan(11, 0, 3, 1, 0)) // another run, which explains nothing
-	require.Len(t, spansOf(h.out()), 2)
-	h.pass(t, xSettle/2-1)
-	require.Len(t, spansOf(h.out()), 2)
-	h.pass(t, 1)
-	out := spansOf(h.out())
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 2).Answered("stop", harness.Counts{}), harness.RunSpan(1, 0, 3, 1, 0))
+	h.Pass(t, harness.Settle/2)
+	h.Consume(t, harness.RequestSpan(12, 11, 0.1, 2).Answered("stop", harness.Answer), harness.RunSpan(11, 0, 3, 1, 0)) // another run, which explains nothing
+	require.Len(t, harness.SpansOf(h.Out()), 2)
+	h.Pass(t, harness.Settle/2-1)
+	require.Len(t, harness.SpansOf(h.Out()), 2)
+	h.Pass(t, 1)
+	out := harness.SpansOf(h.Out())
 	require.Len(t, out, 4)
-	want := failure(semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.PhaseStreamEnd, semconv.OriginProvider).
-		because(safe, semconv.RetryReasonNoOutput)
-	assert.Equal(t, want, verdictOf(out[spanID(2)]))
-	assert.Equal(t, want.on(semconv.RunOutcomeFailed), verdictOf(out[spanID(1)]))
+	want := harness.Failure(semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.PhaseStreamEnd, semconv.OriginProvider).
+		Because(harness.Safe, semconv.RetryReasonNoOutput)
+	assert.Equal(t, want, harness.VerdictOf(out[harness.SpanID(2)]))
+	assert.Equal(t, want.On(semconv.RunOutcomeFailed), harness.VerdictOf(out[harness.SpanID(1)]))
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A cancelled gateway swallowed nothing.
 func TestGatewayCancelled(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 2).answered("stop", counts{}), runSpan(1, 0, 3, 1, 0))
-	h.consume(t, served(
-		requestSpan(6, 0, 0.2, 1.9).answered("stop", counts{}).under(2),
-		requestSpan(7, 0, 0.3, 1).streamed(semconv.PhaseResponseStarted, semconv.StreamEndCancelled, counts{}).
-			with(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())).under(6),
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 2).Answered("stop", harness.Counts{}), harness.RunSpan(1, 0, 3, 1, 0))
+	h.Consume(t, served(
+		harness.RequestSpan(6, 0, 0.2, 1.9).Answered("stop", harness.Counts{}).Under(2),
+		harness.RequestSpan(7, 0, 0.3, 1).Streamed(semconv.PhaseResponseStarted, semconv.StreamEndCancelled, harness.Counts{}).
+			With(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())).Under(6),
 	)...)
-	require.Empty(t, h.sink.AllTraces())
-	h.pass(t, xSettle)
-	assert.Equal(t, semconv.CauseNoContent, verdictOf(spansOf(h.out())[spanID(1)]).cause)
+	require.Empty(t, h.Sink.AllTraces())
+	h.Pass(t, harness.Settle)
+	assert.Equal(t, semconv.CauseNoContent, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Cause)
 }
 
 // Verdicts that the client wrote itself give way to the processor's, which saw
 // more: on every span, whatever comes in their place.
 func TestClientVerdictsGiveWay(t *testing.T) {
-	judged := func(s spanSpec) spanSpec {
-		return s.with(
+	judged := func(s harness.Span) harness.Span {
+		return s.With(
 			semconv.FailureClassKey.String(semconv.ClassUnclassified.String()), semconv.FailureCauseKey.String(semconv.CauseUnknown.String()),
 			semconv.FailurePhaseKey.String(semconv.PhaseUnknown.String()), semconv.FailureOriginKey.String(semconv.OriginUnknown.String()),
 			semconv.FailureConfidenceKey.String(semconv.ConfidenceLow.String()), semconv.FailureSummary("the client's word"),
 			semconv.FailureEvidence("the client's"), semconv.FailureMissingEvidence("the client's"),
-			semconv.RetrySafetyKey.String(never.String()), semconv.RetryReasonKey.String(semconv.RetryReasonUserAbort.String()),
+			semconv.RetrySafetyKey.String(harness.Never.String()), semconv.RetryReasonKey.String(semconv.RetryReasonUserAbort.String()),
 			semconv.RunOutcomeKey.String(semconv.RunOutcomeIncomplete.String()), semconv.RunTimeline("the client's"),
 			semconv.RunRecoveredFailures(7), semconv.HistoryMissingOutputs("call_of_the_client"),
 			semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()), semconv.ClassificationRuleset("of the client"),
 		)
 	}
-	cut := requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").with(semconv.RetryAfter(1.5))
-	again := requestSpan(3, 1, 1.9, 2.8).with(semconv.RequestAttempt(2)).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer)
-	tool := toolSpan(4, 1.1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
-	run := runSpan(1, 0, 3, 2, 1)
-	late := requestSpan(5, 1, 2, 2.5).answered("stop", answer)
+	cut := harness.RequestSpan(2, 1, 0.1, 0.4).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").With(semconv.RetryAfter(1.5))
+	again := harness.RequestSpan(3, 1, 1.9, 2.8).With(semconv.RequestAttempt(2)).History([]string{"call_1"}, []string{"call_1"}).Answered("stop", harness.Answer)
+	tool := harness.ToolSpan(4, 1.1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	run := harness.RunSpan(1, 0, 3, 2, 1)
+	late := harness.RequestSpan(5, 1, 2, 2.5).Answered("stop", harness.Answer)
 
-	specs := []spanSpec{cut, again, tool, run}
-	plain, overwritten := newHarness(t, defaultConfig(), nil), newHarness(t, defaultConfig(), nil)
-	plain.consume(t, specs...)
-	plain.consume(t, late)
+	specs := []harness.Span{cut, again, tool, run}
+	plain, overwritten := harness.New(t, harness.DefaultConfig(), nil), harness.New(t, harness.DefaultConfig(), nil)
+	plain.Consume(t, specs...)
+	plain.Consume(t, late)
 	for i, s := range specs {
 		specs[i] = judged(s)
 	}
-	overwritten.consume(t, specs...)
-	overwritten.consume(t, judged(late))
+	overwritten.Consume(t, specs...)
+	overwritten.Consume(t, judged(late))
 
-	want, got := spansOf(plain.out()), spansOf(overwritten.out())
+	want, got := harness.SpansOf(plain.Out()), harness.SpansOf(overwritten.Out())
 	require.Len(t, got, 5)
 	for id, span := range want {
 		assert.Equal(t, span.Attributes().AsRaw(), got[id].Attributes().AsRaw(), span.Name())
 	}
-	after, ok := got[spanID(2)].Attributes().Get(string(semconv.RetryAfterKey))
+	after, ok := got[harness.SpanID(2)].Attributes().Get(string(semconv.RetryAfterKey))
 	require.True(t, ok, "a fact, and no verdict")
 	assert.InDelta(t, 1.5, after.Double(), 0)
-	_, ok = got[spanID(3)].Attributes().Get(string(semconv.ClassificationTriggerKey))
+	_, ok = got[harness.SpanID(3)].Attributes().Get(string(semconv.ClassificationTriggerKey))
 	assert.False(t, ok, "nothing failed in it")
-	model, ok := got[spanID(3)].Attributes().Get(string(otelsemconv.GenAIRequestModelKey))
+	model, ok := got[harness.SpanID(3)].Attributes().Get(string(otelsemconv.GenAIRequestModelKey))
 	require.True(t, ok)
 	assert.Equal(t, "gpt-test", model.Str())
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"math/rand/v2"
@@ -15,21 +15,23 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/intake"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-func withIncoming(verdicts string) *Config {
-	cfg := defaultConfig()
+func withIncoming(verdicts string) *llmclassify.Config {
+	cfg := harness.DefaultConfig()
 	cfg.IncomingVerdicts = verdicts
 	return cfg
 }
 
 // runJudgedByClient is a run with the verdict that its client wrote: nothing failed.
-func runJudgedByClient(s spanSpec, outcome semconv.RunOutcome) spanSpec {
-	return s.byClient().with(
+func runJudgedByClient(s harness.Span, outcome semconv.RunOutcome) harness.Span {
+	return s.ByClient().With(
 		semconv.RunOutcomeAttr(outcome), semconv.RunTimeline("+0.000s request 1: started"),
 		semconv.ClassificationTrigger(semconv.TriggerClient), semconv.ClassificationRuleset(classify.Ruleset),
 	)
@@ -101,18 +103,18 @@ func (f forger) put(attrs pcommon.Map, key string) {
 }
 
 // writtenFor is what comes out for calls, in the end.
-func writtenFor(t *testing.T, cfg *Config, calls []ptrace.Traces) []byte {
+func writtenFor(t *testing.T, cfg *llmclassify.Config, calls []ptrace.Traces) []byte {
 	t.Helper()
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	for _, td := range calls {
 		in := ptrace.NewTraces()
 		td.CopyTo(in)
 		require.NoError(t, h.ConsumeTraces(t.Context(), in))
-		h.pass(t, time.Second)
+		h.Pass(t, time.Second)
 	}
-	h.pass(t, cfg.MaxHold)
-	h.pass(t, 2*cfg.RunTimeout)
-	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(h.out())
+	h.Pass(t, cfg.MaxHold)
+	h.Pass(t, 2*cfg.RunTimeout)
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(h.Out())
 	require.NoError(t, err)
 	return data
 }
@@ -121,7 +123,7 @@ func writtenFor(t *testing.T, cfg *Config, calls []ptrace.Traces) []byte {
 // anything of what is written, unless it is the client's in the client's scope; and with
 // `strip` not even then.
 func TestForgedVerdictsChangeNothing(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "in.yaml"))
+	paths, err := filepath.Glob(harness.Testdata("traces", "*", "in.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for n, path := range paths {
@@ -138,8 +140,8 @@ func TestForgedVerdictsChangeNothing(t *testing.T) {
 					}
 				}
 			}
-			other := tracesOf(t, otherSpan(101, 0, 0, 1), httpClient(102, 2, 0, 1), spanSpec{id: 103, name: semconv.SpanRunAbandoned}, agentSpan(0, 0, 0, 1))
-			calls := append(splitTraces(td, 1+n%3), other)
+			other := harness.TracesOf(t, harness.OtherSpan(101, 0, 0, 1), harness.HTTPClient(102, 2, 0, 1), harness.Span{ID: 103, Name: semconv.SpanRunAbandoned}, harness.AgentSpan(0, 0, 0, 1))
+			calls := append(harness.SplitTraces(td, 1+n%3), other)
 			want := writtenFor(t, withIncoming(verdicts), calls)
 			for seed := range uint64(5) {
 				f := forger{rand.New(rand.NewPCG(seed, uint64(n)))}
@@ -158,31 +160,31 @@ func TestForgedVerdictsChangeNothing(t *testing.T) {
 
 // What a producer wrote to call its requests safe, or to keep the processor's word away.
 func TestForgedVerdicts(t *testing.T) {
-	shown := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 3})
+	shown := harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 3})
 	outcome := semconv.RunOutcomeAttr(semconv.RunOutcomeFailed)
 	ruleset := semconv.ClassificationRuleset(classify.Ruleset)
-	for name, spans := range map[string][]spanSpec{
-		"an empty summary":                 {shown.with(semconv.FailureSummary("")), runSpan(1, 0, 2, 1, 0).with(semconv.FailureSummary(""))},
-		"an earlier classifier's":          {shown.with(append(safeFailure(), semconv.ClassificationTrigger(semconv.TriggerComplete))...), runSpan(1, 0, 2, 1, 0)},
-		"on the run":                       {shown, runSpan(1, 0, 2, 1, 0).with(append(safeFailure(), outcome, ruleset, semconv.ClassificationTrigger(semconv.TriggerComplete))...)},
-		"the client's, in no client scope": {shown.with(safeFailure()...), runSpan(1, 0, 2, 1, 0).with(append(safeFailure(), outcome, ruleset)...)},
-		"the client's":                     {shown.byClient().with(safeFailure()...), runSpan(1, 0, 2, 1, 0).byClient().with(append(safeFailure(), outcome, ruleset)...)},
+	for name, spans := range map[string][]harness.Span{
+		"an empty summary":                 {shown.With(semconv.FailureSummary("")), harness.RunSpan(1, 0, 2, 1, 0).With(semconv.FailureSummary(""))},
+		"an earlier classifier's":          {shown.With(append(safeFailure(), semconv.ClassificationTrigger(semconv.TriggerComplete))...), harness.RunSpan(1, 0, 2, 1, 0)},
+		"on the run":                       {shown, harness.RunSpan(1, 0, 2, 1, 0).With(append(safeFailure(), outcome, ruleset, semconv.ClassificationTrigger(semconv.TriggerComplete))...)},
+		"the client's, in no client scope": {shown.With(safeFailure()...), harness.RunSpan(1, 0, 2, 1, 0).With(append(safeFailure(), outcome, ruleset)...)},
+		"the client's":                     {shown.ByClient().With(safeFailure()...), harness.RunSpan(1, 0, 2, 1, 0).ByClient().With(append(safeFailure(), outcome, ruleset)...)},
 	} {
 		for calls, split := range map[string]bool{"in one call": false, "apart": true} {
 			t.Run(name+", "+calls, func(t *testing.T) {
-				h := newHarness(t, defaultConfig(), nil)
+				h := harness.New(t, harness.DefaultConfig(), nil)
 				if split {
-					h.consume(t, spans[0])
-					h.consume(t, spans[1])
+					h.Consume(t, spans[0])
+					h.Consume(t, spans[1])
 				} else {
-					h.consume(t, spans...)
+					h.Consume(t, spans...)
 				}
-				out := spansOf(h.out())
+				out := harness.SpansOf(h.Out())
 				for _, id := range []byte{1, 2} {
-					v := verdictOf(out[spanID(id)])
-					assert.Equal(t, semconv.RetryReasonVisibleOutput, v.reason, "span %d", id)
-					assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, v.safety, "span %d", id)
-					assert.Equal(t, semconv.TriggerComplete, v.trigger, "span %d", id)
+					v := harness.VerdictOf(out[harness.SpanID(id)])
+					assert.Equal(t, semconv.RetryReasonVisibleOutput, v.Reason, "span %d", id)
+					assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, v.Safety, "span %d", id)
+					assert.Equal(t, semconv.TriggerComplete, v.Trigger, "span %d", id)
 				}
 			})
 		}
@@ -196,24 +198,24 @@ func TestForgedRunsOnOtherSpans(t *testing.T) {
 		semconv.ClassificationTrigger(semconv.TriggerClient), semconv.ClassificationRuleset(classify.Ruleset),
 	}
 	for _, verdicts := range []string{intake.KeepClient, intake.Strip} {
-		h := newHarness(t, withIncoming(verdicts), nil)
-		h.consume(t, otherSpan(1, 0, 0, 1).byClient().with(forged...), httpClient(2, 0, 0, 1).with(forged...), agentSpan(0, 0, 0, 1).byClient().with(forged...))
-		require.Equal(t, 3, h.out().SpanCount())
-		for _, span := range spansOf(h.out()) {
+		h := harness.New(t, withIncoming(verdicts), nil)
+		h.Consume(t, harness.OtherSpan(1, 0, 0, 1).ByClient().With(forged...), harness.HTTPClient(2, 0, 0, 1).With(forged...), harness.AgentSpan(0, 0, 0, 1).ByClient().With(forged...))
+		require.Equal(t, 3, h.Out().SpanCount())
+		for _, span := range harness.SpansOf(h.Out()) {
 			assert.False(t, verdictattr.On(span.Attributes()), span.Name())
 		}
-		m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_verdicts_removed")
+		m, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_verdicts_removed")
 		require.NoError(t, err)
-		assert.Equal(t, int64(3), total(t, m))
+		assert.Equal(t, int64(3), harness.Total(t, m))
 	}
-	h := newHarness(t, withIncoming(intake.Keep), nil)
-	h.consume(t, otherSpan(1, 0, 0, 1).with(forged...))
-	assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
+	h := harness.New(t, withIncoming(intake.Keep), nil)
+	h.Consume(t, harness.OtherSpan(1, 0, 0, 1).With(forged...))
+	assert.Equal(t, []pcommon.SpanID{harness.SpanID(1)}, harness.RunsJudged(h.Out()))
 }
 
 // The verdicts that this project's rules give, written as its client writes them, stay.
 func TestClientsVerdictsAreTrusted(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "out.yaml"))
+	paths, err := filepath.Glob(harness.Testdata("traces", "*", "out.yaml"))
 	require.NoError(t, err)
 	trustedKinds := map[dialect.Kind]int{}
 	for _, path := range paths {
@@ -249,45 +251,45 @@ func TestClientsVerdictsAreTrusted(t *testing.T) {
 
 // A verdict that the facts beside it contradict is not the client's.
 func TestContradictedByFacts(t *testing.T) {
-	cut := func(c counts) spanSpec {
-		return requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
+	cut := func(c harness.Counts) harness.Span {
+		return harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
 	}
-	tool := func(effect semconv.ToolEffect, outcome semconv.ToolOutcome) spanSpec {
-		return toolSpan(3, 0, 1, "call_1", effect, outcome)
+	tool := func(effect semconv.ToolEffect, outcome semconv.ToolOutcome) harness.Span {
+		return harness.ToolSpan(3, 0, 1, "call_1", effect, outcome)
 	}
 	toolFailed := func(safety semconv.RetrySafety, reason semconv.RetryReason) []attribute.KeyValue {
 		return clientsFailure(semconv.ClassToolFailed, semconv.CauseExecutionError, safety, reason)
 	}
 	ask, never := semconv.RetrySafetyUserConfirmedRetry, semconv.RetrySafetyNoRetry
-	run := func(outcome semconv.RunOutcome, verdict ...attribute.KeyValue) spanSpec {
-		return runSpan(1, 0, 2, 1, 0).with(semconv.ClassificationTrigger(semconv.TriggerClient)).with(verdict...).
-			with(semconv.RunOutcomeAttr(outcome), semconv.ClassificationRuleset(classify.Ruleset))
+	run := func(outcome semconv.RunOutcome, verdict ...attribute.KeyValue) harness.Span {
+		return harness.RunSpan(1, 0, 2, 1, 0).With(semconv.ClassificationTrigger(semconv.TriggerClient)).With(verdict...).
+			With(semconv.RunOutcomeAttr(outcome), semconv.ClassificationRuleset(classify.Ruleset))
 	}
 	for name, tt := range map[string]struct {
 		kind dialect.Kind
-		span spanSpec
+		span harness.Span
 		want bool
 	}{
-		"nothing was shown":         {dialect.Request, cut(counts{}).with(safeFailure()...), true},
-		"text was shown":            {dialect.Request, cut(counts{text: 1}).with(safeFailure()...), false},
-		"it was not observed":       {dialect.Request, requestSpan(2, 1, 0, 1).failed("x").with(safeFailure()...), false},
-		"a call was handed over":    {dialect.Request, cut(counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"a"}}).with(safeFailure()...), true},
-		"more careful":              {dialect.Request, cut(counts{}).with(clientsFailure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, ask, semconv.RetryReasonToolSideEffect)...), true},
-		"another cause":             {dialect.Request, cut(counts{}).with(clientsFailure(semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, ask, semconv.RetryReasonVisibleOutput)...), false},
-		"nothing failed":            {dialect.Request, requestSpan(2, 1, 0, 1).answered("stop", answer).with(safeFailure()...), false},
-		"a person stopped it":       {dialect.Request, cut(counts{}).with(semconv.AbortSourceAttr(semconv.AbortSourceUser)).with(safeFailure()...), false},
-		"a tool that may run again": {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeFailed).with(toolFailed(semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonIdempotentToolsOnly)...), true},
-		"a tool that must not":      {dialect.Tool, tool(semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed).with(toolFailed(semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonIdempotentToolsOnly)...), false},
-		"a tool that ran well":      {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded).with(toolFailed(ask, semconv.RetryReasonToolSideEffect)...), false},
-		"on an incomplete input":    {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeFailed).with(clientsFailure(semconv.ClassToolFailed, semconv.CauseIncompleteInput, never, semconv.RetryReasonNotTransient)...), true},
+		"nothing was shown":         {dialect.Request, cut(harness.Counts{}).With(safeFailure()...), true},
+		"text was shown":            {dialect.Request, cut(harness.Counts{Text: 1}).With(safeFailure()...), false},
+		"it was not observed":       {dialect.Request, harness.RequestSpan(2, 1, 0, 1).Failed("x").With(safeFailure()...), false},
+		"a call was handed over":    {dialect.Request, cut(harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"a"}}).With(safeFailure()...), true},
+		"more careful":              {dialect.Request, cut(harness.Counts{}).With(clientsFailure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, ask, semconv.RetryReasonToolSideEffect)...), true},
+		"another cause":             {dialect.Request, cut(harness.Counts{}).With(clientsFailure(semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, ask, semconv.RetryReasonVisibleOutput)...), false},
+		"nothing failed":            {dialect.Request, harness.RequestSpan(2, 1, 0, 1).Answered("stop", harness.Answer).With(safeFailure()...), false},
+		"a person stopped it":       {dialect.Request, cut(harness.Counts{}).With(semconv.AbortSourceAttr(semconv.AbortSourceUser)).With(safeFailure()...), false},
+		"a tool that may run again": {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeFailed).With(toolFailed(semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonIdempotentToolsOnly)...), true},
+		"a tool that must not":      {dialect.Tool, tool(semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed).With(toolFailed(semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonIdempotentToolsOnly)...), false},
+		"a tool that ran well":      {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded).With(toolFailed(ask, semconv.RetryReasonToolSideEffect)...), false},
+		"on an incomplete input":    {dialect.Tool, tool(semconv.ToolEffectIdempotent, semconv.ToolOutcomeFailed).With(clientsFailure(semconv.ClassToolFailed, semconv.CauseIncompleteInput, never, semconv.RetryReasonNotTransient)...), true},
 		"a run that went well":      {dialect.Run, run(semconv.RunOutcomeSucceeded), true},
-		"it ended with an error":    {dialect.Run, run(semconv.RunOutcomeSucceeded).failed("*url.Error"), false},
-		"a run that failed":         {dialect.Run, run(semconv.RunOutcomeFailed, safeFailure()...).failed("*url.Error"), true},
-		"a person stopped the run":  {dialect.Run, run(semconv.RunOutcomeFailed, safeFailure()...).with(semconv.AbortSourceAttr(semconv.AbortSourceUser)), false},
+		"it ended with an error":    {dialect.Run, run(semconv.RunOutcomeSucceeded).Failed("*url.Error"), false},
+		"a run that failed":         {dialect.Run, run(semconv.RunOutcomeFailed, safeFailure()...).Failed("*url.Error"), true},
+		"a person stopped the run":  {dialect.Run, run(semconv.RunOutcomeFailed, safeFailure()...).With(semconv.AbortSourceAttr(semconv.AbortSourceUser)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			span := ptrace.NewSpan()
-			tt.span.write(t, span)
+			tt.span.Write(t, span)
 			assert.Equal(t, tt.want, intake.Trusted(span, tt.kind))
 		})
 	}
@@ -296,48 +298,48 @@ func TestContradictedByFacts(t *testing.T) {
 // A client's verdict on a run with parts elsewhere is not kept where the parts that are
 // here make a repetition less safe than it says.
 func TestClientsVerdictBelowWhatIsHere(t *testing.T) {
-	judged := inferredSpan(3, 0, 0.2, 2.9).byClient().with(safeFailure()...).
-		with(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
+	judged := harness.InferredSpan(3, 0, 0.2, 2.9).ByClient().With(safeFailure()...).
+		With(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
 	for name, tt := range map[string]struct {
-		request spanSpec
+		request harness.Span
 		stays   bool
 	}{
-		"text was shown":    {requestSpan(4, 3, 0.2, 0.9).answered("stop", answer), false},
-		"nothing was shown": {requestSpan(4, 3, 0.2, 0.9).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}), true},
-		"a call was made":   {requestSpan(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools), false},
+		"text was shown":    {harness.RequestSpan(4, 3, 0.2, 0.9).Answered("stop", harness.Answer), false},
+		"nothing was shown": {harness.RequestSpan(4, 3, 0.2, 0.9).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{}), true},
+		"a call was made":   {harness.RequestSpan(4, 3, 0.2, 0.9).Answered("tool_calls", asksForTools), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
-			h.consume(t, judged, tt.request)
-			h.pass(t, xMaxHold)
+			h := harness.New(t, harness.DefaultConfig(), nil)
+			h.Consume(t, judged, tt.request)
+			h.Pass(t, harness.MaxHold)
 			if tt.stays {
-				assert.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(3)]).safety)
+				assert.Equal(t, semconv.RetrySafetySafeAutoRetry, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)]).Safety)
 				return
 			}
-			assert.Equal(t, verdict{}, verdictOf(spansOf(h.out())[spanID(3)]))
-			assert.Empty(t, runsJudged(h.out()))
+			assert.Equal(t, harness.Verdict{}, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)]))
+			assert.Empty(t, harness.RunsJudged(h.Out()))
 		})
 	}
 }
 
 // Behind another classifier, `keep` changes nothing of what that wrote.
 func TestSecondLayer(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "out.yaml"))
+	paths, err := filepath.Glob(harness.Testdata("traces", "*", "out.yaml"))
 	require.NoError(t, err)
 	for _, path := range paths {
 		td, err := golden.ReadTraces(path)
 		require.NoError(t, err)
 		want := map[string]map[string]any{}
-		for id, span := range spansOf(td) {
+		for id, span := range harness.SpansOf(td) {
 			if verdictattr.On(span.Attributes()) {
 				want[id.String()] = span.Attributes().AsRaw()
 			}
 		}
-		h := newHarness(t, withIncoming(intake.Keep), nil)
+		h := harness.New(t, withIncoming(intake.Keep), nil)
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
-		h.pass(t, xMaxHold)
-		h.pass(t, 2*xRunTimeout)
-		for id, span := range spansOf(h.out()) {
+		h.Pass(t, harness.MaxHold)
+		h.Pass(t, 2*harness.RunTimeout)
+		for id, span := range harness.SpansOf(h.Out()) {
 			if attrs, ok := want[id.String()]; ok {
 				assert.Equal(t, attrs, span.Attributes().AsRaw(), "%s %s", path, id)
 				delete(want, id.String())
@@ -350,24 +352,24 @@ func TestSecondLayer(t *testing.T) {
 // A span of a run that is delivered twice has no verdict of its client left on either copy, if
 // that is contradicted.
 func TestClientsVerdictIsDeliveredTwice(t *testing.T) {
-	plain := inferredSpan(3, 0, 0.2, 2.9).byClient()
-	judged := plain.with(safeFailure()...).with(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
-	succeeded := runJudgedByClient(inferredSpan(3, 0, 0.2, 2.9), semconv.RunOutcomeSucceeded)
-	request := requestSpan(4, 3, 0.2, 0.9).answered("stop", answer)
-	for name, calls := range map[string][][]spanSpec{
+	plain := harness.InferredSpan(3, 0, 0.2, 2.9).ByClient()
+	judged := plain.With(safeFailure()...).With(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
+	succeeded := runJudgedByClient(harness.InferredSpan(3, 0, 0.2, 2.9), semconv.RunOutcomeSucceeded)
+	request := harness.RequestSpan(4, 3, 0.2, 0.9).Answered("stop", harness.Answer)
+	for name, calls := range map[string][][]harness.Span{
 		"once":                  {{judged, request}},
 		"in one call":           {{judged, judged, request}},
 		"in two calls":          {{judged}, {judged, request}},
 		"after one without":     {{plain}, {judged, request}},
 		"after another verdict": {{judged}, {succeeded, request}},
 	} {
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		for _, c := range calls {
-			h.consume(t, c...)
+			h.Consume(t, c...)
 		}
-		h.pass(t, 2*xMaxHold)
-		eachSpan(h.out(), func(span ptrace.Span) {
-			assert.NotEqual(t, safe, verdictOf(span).safety, name)
+		h.Pass(t, 2*harness.MaxHold)
+		harness.EachSpan(h.Out(), func(span ptrace.Span) {
+			assert.NotEqual(t, harness.Safe, harness.VerdictOf(span).Safety, name)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"encoding/binary"
@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -18,29 +19,29 @@ import (
 // Runs that yield to one another, and more of them beneath one another than are followed,
 // are no runs. They go out, and nothing of them stays.
 func TestInferredRunsInACircle(t *testing.T) {
-	circle := func(n int) (spans []spanSpec) {
+	circle := func(n int) (spans []harness.Span) {
 		for i := range n {
-			spans = append(spans, inferredSpan(byte(2*i+1), byte(2*((i+1)%n)+1), 0, 3), requestSpan(byte(2*i+2), byte(2*i+1), 0.1, 1).answered("stop", answer))
+			spans = append(spans, harness.InferredSpan(byte(2*i+1), byte(2*((i+1)%n)+1), 0, 3), harness.RequestSpan(byte(2*i+2), byte(2*i+1), 0.1, 1).Answered("stop", harness.Answer))
 		}
 		return spans
 	}
-	for name, spans := range map[string][]spanSpec{
+	for name, spans := range map[string][]harness.Span{
 		"itself": circle(1), "two": circle(2), "three": circle(3), "seven": circle(7),
-		"deep": func() (spans []spanSpec) {
+		"deep": func() (spans []harness.Span) {
 			for i := range 200 {
-				spans = append(spans, inferredSpan(byte(i+1), byte(i), 0, 3))
+				spans = append(spans, harness.InferredSpan(byte(i+1), byte(i), 0, 3))
 			}
 			return spans
 		}(),
 	} {
-		disk := newDisk()
-		h := newHarnessOn(t, disk, defaultConfig(), nil, t0)
-		h.consume(t, spans...)
-		h.pass(t, xMaxHold)
-		h.pass(t, 2*xRunTimeout)
-		assert.Equal(t, len(spans), h.out().SpanCount(), name)
+		disk := harness.NewDisk()
+		h := harness.NewOn(t, disk, harness.DefaultConfig(), nil, harness.T0)
+		h.Consume(t, spans...)
+		h.Pass(t, harness.MaxHold)
+		h.Pass(t, 2*harness.RunTimeout)
+		assert.Equal(t, len(spans), h.Out().SpanCount(), name)
 		assert.Equal(t, telemetry.Load{}, h.Load(), name)
-		assert.Empty(t, disk.entries(), name)
+		assert.Empty(t, disk.Entries(), name)
 	}
 }
 
@@ -49,26 +50,26 @@ func TestInferredRunsInACircle(t *testing.T) {
 func TestManyOfOneSessionOrResponse(t *testing.T) {
 	const n = 20_000
 	spanOf := func(i int) (id pcommon.SpanID) { binary.BigEndian.PutUint64(id[:], uint64(i)+1); return id }
-	for name, make := range map[string]func(i int) spanSpec{
-		"session": func(i int) spanSpec {
-			return chatSpan(1, 0, float64(n-i)/n, 10).finished("stop").session("s")
+	for name, make := range map[string]func(i int) harness.Span{
+		"session": func(i int) harness.Span {
+			return harness.ChatSpan(1, 0, float64(n-i)/n, 10).Finished("stop").Session("s")
 		},
-		"response": func(int) spanSpec { return chatSpan(1, 0, 0, 10).finished("stop").response("chatcmpl-1") },
+		"response": func(int) harness.Span { return harness.ChatSpan(1, 0, 0, 10).Finished("stop").Response("chatcmpl-1") },
 	} {
 		td := ptrace.NewTraces()
 		spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
 		for i := range n {
 			span := spans.AppendEmpty()
-			make(i).write(t, span)
+			make(i).Write(t, span)
 			span.SetSpanID(spanOf(i))
 			span.SetParentSpanID(spanOf(n + i))
 		}
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		start := time.Now()
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
-		h.pass(t, xMaxHold)
-		h.pass(t, 2*xRunTimeout)
-		h.pass(t, time.Second)                 // a large trace goes in several parts
+		h.Pass(t, harness.MaxHold)
+		h.Pass(t, 2*harness.RunTimeout)
+		h.Pass(t, time.Second)                 // a large trace goes in several parts
 		if !testing.Short() && !race.Enabled { // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
 		}
@@ -79,29 +80,29 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 // Some servers give all their responses one id. Within a service that is no evidence that
 // one request is beneath another one.
 func TestSameResponseWithinAService(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, chatSpan(2, 10, 0.1, 2).finished("stop").response("chatcmpl-1"), chatSpan(3, 11, 0.2, 1).failed("ECONNRESET").response("chatcmpl-1"))
-	h.pass(t, xMaxHold)
-	h.pass(t, 2*xRunTimeout)
-	assert.Equal(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(2)]).class)
-	assert.NotEqual(t, semconv.ClassUnset, verdictOf(spansOf(h.out())[spanID(3)]).class)
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.ChatSpan(2, 10, 0.1, 2).Finished("stop").Response("chatcmpl-1"), harness.ChatSpan(3, 11, 0.2, 1).Failed("ECONNRESET").Response("chatcmpl-1"))
+	h.Pass(t, harness.MaxHold)
+	h.Pass(t, 2*harness.RunTimeout)
+	assert.Equal(t, semconv.ClassUnset, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)]).Class)
+	assert.NotEqual(t, semconv.ClassUnset, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)]).Class)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A run does not wait for spans of its session whose parents are not here.
 func TestSessionDoesNotKeepARunWaiting(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, chatSpan(2, 9, 0.1, 1).finished("tool_calls").session("s"), chatSpan(3, 9, 2, 3).finished("stop").session("s"), otherSpan(9, 0, 0, 4),
-		chatSpan(4, 50, 0.2, 0.9).finished("stop").session("s").in(gatewayService))
-	h.pass(t, xMaxHold)
-	assert.Equal(t, []pcommon.SpanID{spanID(3)}, runsJudged(h.out()))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.ChatSpan(2, 9, 0.1, 1).Finished("tool_calls").Session("s"), harness.ChatSpan(3, 9, 2, 3).Finished("stop").Session("s"), harness.OtherSpan(9, 0, 0, 4),
+		harness.ChatSpan(4, 50, 0.2, 0.9).Finished("stop").Session("s").In(harness.GatewayService))
+	h.Pass(t, harness.MaxHold)
+	assert.Equal(t, []pcommon.SpanID{harness.SpanID(3)}, harness.RunsJudged(h.Out()))
 
-	h = newHarness(t, defaultConfig(), nil)
-	gateway := chatSpan(4, 50, 0.2, 0.9).finished("stop").session("s").in(gatewayService)
-	h.consume(t, gateway)
-	h.consume(t, chatSpan(2, 0, 0.1, 1).finished("stop").session("s"))
-	assert.Contains(t, spansOf(h.out()), spanID(2), "no run can be above it")
-	h.pass(t, xMaxHold)
-	h.pass(t, 2*xRunTimeout)
+	h = harness.New(t, harness.DefaultConfig(), nil)
+	gateway := harness.ChatSpan(4, 50, 0.2, 0.9).Finished("stop").Session("s").In(harness.GatewayService)
+	h.Consume(t, gateway)
+	h.Consume(t, harness.ChatSpan(2, 0, 0.1, 1).Finished("stop").Session("s"))
+	assert.Contains(t, harness.SpansOf(h.Out()), harness.SpanID(2), "no run can be above it")
+	h.Pass(t, harness.MaxHold)
+	h.Pass(t, 2*harness.RunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }

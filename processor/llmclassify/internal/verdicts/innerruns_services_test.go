@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"slices"
@@ -6,37 +6,38 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // unsafeRun is the spans of a run of service b, which did what must not be done twice, by a
 // clock that is this many seconds off. It lasts longer by some more.
-func unsafeRun(parent byte, from, off, longer float64) []spanSpec {
+func unsafeRun(parent byte, from, off, longer float64) []harness.Span {
 	from += off
-	return []spanSpec{
-		requestSpan(11, 10, from+0.1, from+0.2).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_5"}}).in("b"),
-		toolSpan(12, from+0.2, from+0.25, "call_5", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
-			under(10).without(semconv.RunIDKey).with(semconv.RunID(spanID(10).String())).in("b"),
-		runSpan(10, from, from+0.3+longer, 1, 1).under(parent).in("b").failed("x"),
+	return []harness.Span{
+		harness.RequestSpan(11, 10, from+0.1, from+0.2).Answered("tool_calls", harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_5"}}).In("b"),
+		harness.ToolSpan(12, from+0.2, from+0.25, "call_5", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).
+			Under(10).Without(semconv.RunIDKey).With(semconv.RunID(harness.SpanID(10).String())).In("b"),
+		harness.RunSpan(10, from, from+0.3+longer, 1, 1).Under(parent).In("b").Failed("x"),
 	}
 }
 
 // What a run of another service did is a part of what the run around it did, in whatever
 // calls the spans come that are between them.
 func TestInnerRunOfAnotherService(t *testing.T) {
-	step := otherSpan(8, 1, 0.05, 0.6)
-	request := requestSpan(2, 1, 1, 1.5).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
-	run := runSpan(1, 0, 2, 1, 0).failed("*net.OpError")
-	open := requestSpan(50, 51, 0, 1).answered("stop", answer).in("c")
+	step := harness.OtherSpan(8, 1, 0.05, 0.6)
+	request := harness.RequestSpan(2, 1, 1, 1.5).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
+	run := harness.RunSpan(1, 0, 2, 1, 0).Failed("*net.OpError")
+	open := harness.RequestSpan(50, 51, 0, 1).Answered("stop", harness.Answer).In("c")
 	for name, off := range map[string]float64{"no skew": 0, "its clock is behind": -0.3} {
 		inner := unsafeRun(8, 0.1, off, 0)
-		for how, calls := range map[string][][]spanSpec{
+		for how, calls := range map[string][][]harness.Span{
 			"then all in one call":     {inner, {request, run, step}},
 			"then the request is held": {inner, {request}, {run, step}},
 			"after the request":        {{request}, inner, {run, step}},
 			"in pieces":                {inner[:1], inner[1:], {request, run, step}},
-			"beside the step":          {append([]spanSpec{step}, inner...), {request, run}},
-			"with the request":         {append([]spanSpec{request}, inner...), {step, run}},
+			"beside the step":          {append([]harness.Span{step}, inner...), {request, run}},
+			"with the request":         {append([]harness.Span{request}, inner...), {step, run}},
 			"while others are open":    {{open}, inner, {request, run, step}},
 			"all in one call":          {append(slices.Clone(inner), request, run, step)},
 		} {
@@ -46,15 +47,15 @@ func TestInnerRunOfAnotherService(t *testing.T) {
 }
 
 // assertUnsafe checks that run 1 is not to be repeated, where its spans come in these calls.
-func assertUnsafe(t *testing.T, calls ...[]spanSpec) {
+func assertUnsafe(t *testing.T, calls ...[]harness.Span) {
 	t.Helper()
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	for _, c := range calls {
-		h.consume(t, c...)
+		h.Consume(t, c...)
 	}
-	h.pass(t, xMaxHold)
-	v := verdicts(h.out())[1]
-	assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, v.words())
+	h.Pass(t, harness.MaxHold)
+	v := harness.Verdicts(h.Out())[1]
+	assert.Greater(t, v.Safety, semconv.RetrySafetySafeAutoRetry, v.Words())
 }
 
 // An idempotent tool calls another service over HTTP, of which a run does what must not be
@@ -63,16 +64,16 @@ func TestInnerRunBehindHTTP(t *testing.T) {
 	for name, tt := range map[string]struct{ off, longer float64 }{
 		"no skew": {}, "its clock is a second behind": {-1, 0}, "its clock is behind": {-0.45, 0}, "it outlasts the outer run": {0, 2},
 	} {
-		b := append(unsafeRun(7, 0.6, tt.off, tt.longer), otherSpan(7, 8, 0.6+tt.off, 0.9+tt.off).in("b"))
-		a := []spanSpec{
-			requestSpan(2, 1, 0.2, 0.4).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
-			toolSpan(4, 0.5, 0.96, "call_1", semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded),
-			requestSpan(3, 1, 1, 1.2).history([]string{"call_1"}, []string{"call_1"}).
-				cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
-			runSpan(1, 0.19, 2, 2, 1).failed("*net.OpError"),
-			otherSpan(8, 4, 0.55, 0.95),
+		b := append(unsafeRun(7, 0.6, tt.off, tt.longer), harness.OtherSpan(7, 8, 0.6+tt.off, 0.9+tt.off).In("b"))
+		a := []harness.Span{
+			harness.RequestSpan(2, 1, 0.2, 0.4).Answered("tool_calls", harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}}),
+			harness.ToolSpan(4, 0.5, 0.96, "call_1", semconv.ToolEffectIdempotent, semconv.ToolOutcomeSucceeded),
+			harness.RequestSpan(3, 1, 1, 1.2).History([]string{"call_1"}, []string{"call_1"}).
+				Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{}),
+			harness.RunSpan(1, 0.19, 2, 2, 1).Failed("*net.OpError"),
+			harness.OtherSpan(8, 4, 0.55, 0.95),
 		}
-		for how, calls := range map[string][][]spanSpec{
+		for how, calls := range map[string][][]harness.Span{
 			"in one call":        {append(slices.Clone(b), a...)},
 			"before the outer":   {b, a},
 			"the runs come last": {{b[0], b[1], b[3], a[0], a[1], a[2], a[4]}, b[2:3], a[3:4]},
@@ -90,12 +91,12 @@ func TestInnerRunBehindHTTP(t *testing.T) {
 // A workflow over two agents did not succeed if the one of another service failed.
 func TestWorkflowOverAnAgentOfAnotherService(t *testing.T) {
 	for _, off := range []float64{0, -0.6} {
-		h := newHarness(t, defaultConfig(), nil)
-		h.consume(t, chatSpan(11, 10, 1.1, 1.9).finished("stop"), agentSpan(10, 1, 1, 2),
-			chatSpan(21, 20, 0.3+off, 0.5+off).failed("InternalServerError").in("b"), agentSpan(20, 8, 0.2+off, 0.6+off).failed("InternalServerError").in("b"),
-			otherSpan(8, 1, 0.1, 0.7), agentSpan(1, 0, 0, 4))
-		h.pass(t, xMaxHold)
-		v := verdicts(h.out())[1]
-		assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.outcome, v.words())
+		h := harness.New(t, harness.DefaultConfig(), nil)
+		h.Consume(t, harness.ChatSpan(11, 10, 1.1, 1.9).Finished("stop"), harness.AgentSpan(10, 1, 1, 2),
+			harness.ChatSpan(21, 20, 0.3+off, 0.5+off).Failed("InternalServerError").In("b"), harness.AgentSpan(20, 8, 0.2+off, 0.6+off).Failed("InternalServerError").In("b"),
+			harness.OtherSpan(8, 1, 0.1, 0.7), harness.AgentSpan(1, 0, 0, 4))
+		h.Pass(t, harness.MaxHold)
+		v := harness.Verdicts(h.Out())[1]
+		assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.Outcome, v.Words())
 	}
 }

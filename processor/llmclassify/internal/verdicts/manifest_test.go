@@ -1,4 +1,4 @@
-package llmclassify
+package verdicts
 
 import (
 	"fmt"
@@ -14,28 +14,26 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // handedOver is request 2, cut just after it had handed over a tool call. If no tool
 // ran, it is safe to repeat.
-func handedOver() spanSpec {
-	return requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
-		counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}})
+func handedOver() harness.Span {
+	return harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
+		harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}})
 }
 
-// unannounced is a run of the same client whose numbers cannot be read.
-func unannounced(s spanSpec) spanSpec { return s.with(semconv.RunRequests(-1), semconv.RunTools(-1)) }
-
 // inCalls are all ways to send spans in this order: in one call, one by one, and in two calls.
-func inCalls(spans []spanSpec) (ways [][][]spanSpec) {
-	one := make([][]spanSpec, 0, len(spans))
+func inCalls(spans []harness.Span) (ways [][][]harness.Span) {
+	one := make([][]harness.Span, 0, len(spans))
 	for _, s := range spans {
-		one = append(one, []spanSpec{s})
+		one = append(one, []harness.Span{s})
 	}
-	ways = append(ways, [][]spanSpec{spans}, one)
+	ways = append(ways, [][]harness.Span{spans}, one)
 	for at := 1; at < len(spans); at++ {
-		ways = append(ways, [][]spanSpec{spans[:at], spans[at:]})
+		ways = append(ways, [][]harness.Span{spans[:at], spans[at:]})
 	}
 	return ways
 }
@@ -43,23 +41,23 @@ func inCalls(spans []spanSpec) (ways [][][]spanSpec) {
 // A run with more requests or tools than it announced is judged as one that announces
 // nothing: after it has settled, and never with less care.
 func TestContradictedManifest(t *testing.T) {
-	tool := toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	tool := harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
 	for name, tt := range map[string]struct {
 		requests, tools int // that it announces
-		spans           []spanSpec
+		spans           []harness.Span
 	}{
-		"a tool of none":         {1, 0, []spanSpec{handedOver(), tool}},
-		"a tool that reads":      {1, 0, []spanSpec{handedOver(), toolSpan(3, 0.1, 0.2, "call_0", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)}},
-		"a request of none":      {0, 0, []spanSpec{handedOver()}},
-		"two requests of one":    {1, 0, []spanSpec{handedOver(), requestSpan(4, 1, 0.1, 0.3).answered("stop", answer)}},
-		"and another is missing": {2, 0, []spanSpec{handedOver(), tool}},
+		"a tool of none":         {1, 0, []harness.Span{handedOver(), tool}},
+		"a tool that reads":      {1, 0, []harness.Span{handedOver(), harness.ToolSpan(3, 0.1, 0.2, "call_0", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)}},
+		"a request of none":      {0, 0, []harness.Span{handedOver()}},
+		"two requests of one":    {1, 0, []harness.Span{handedOver(), harness.RequestSpan(4, 1, 0.1, 0.3).Answered("stop", harness.Answer)}},
+		"and another is missing": {2, 0, []harness.Span{handedOver(), tool}},
 	} {
-		run := runSpan(1, 0, 2, tt.requests, tt.tools).failed("*net.OpError")
+		run := harness.RunSpan(1, 0, 2, tt.requests, tt.tools).Failed("*net.OpError")
 		for _, order := range orders(len(tt.spans) + 1) {
-			var list, plain []spanSpec
+			var list, plain []harness.Span
 			for _, i := range order {
 				if i == len(tt.spans) {
-					list, plain = append(list, run), append(plain, unannounced(run))
+					list, plain = append(list, run), append(plain, harness.Unannounced(run))
 				} else {
 					list, plain = append(list, tt.spans[i]), append(plain, tt.spans[i])
 				}
@@ -68,18 +66,18 @@ func TestContradictedManifest(t *testing.T) {
 				if completeBefore(calls, tt.requests, tt.tools) {
 					continue // see TestLateCorrection
 				}
-				h, other := newHarness(t, defaultConfig(), nil), newHarness(t, defaultConfig(), nil)
+				h, other := harness.New(t, harness.DefaultConfig(), nil), harness.New(t, harness.DefaultConfig(), nil)
 				for n := range calls {
-					h.consume(t, calls[n]...)
-					other.consume(t, inCalls(plain)[way][n]...)
+					h.Consume(t, calls[n]...)
+					other.Consume(t, inCalls(plain)[way][n]...)
 				}
-				require.Empty(t, runsJudged(h.out()), "%s %v %d: it waits as one that announces nothing", name, order, way)
-				h.pass(t, xSettle)
-				other.pass(t, xSettle)
-				require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), "%s %v %d", name, order, way)
-				got, want := verdictOf(spansOf(h.out())[spanID(1)]), verdictOf(spansOf(other.out())[spanID(1)])
-				assert.Equal(t, semconv.TriggerRunEnded, got.trigger)
-				assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, got.safety)
+				require.Empty(t, harness.RunsJudged(h.Out()), "%s %v %d: it waits as one that announces nothing", name, order, way)
+				h.Pass(t, harness.Settle)
+				other.Pass(t, harness.Settle)
+				require.Equal(t, []pcommon.SpanID{harness.SpanID(1)}, harness.RunsJudged(h.Out()), "%s %v %d", name, order, way)
+				got, want := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]), harness.VerdictOf(harness.SpansOf(other.Out())[harness.SpanID(1)])
+				assert.Equal(t, semconv.TriggerRunEnded, got.Trigger)
+				assert.NotEqual(t, semconv.RetrySafetySafeAutoRetry, got.Safety)
 				assert.Equal(t, want, got, "%s %v %d", name, order, way)
 			}
 		}
@@ -88,11 +86,11 @@ func TestContradictedManifest(t *testing.T) {
 
 // completeBefore reports whether as many requests and tools as the run announces are here
 // with it, and no more, before the last call.
-func completeBefore(calls [][]spanSpec, requests, tools int) bool {
+func completeBefore(calls [][]harness.Span, requests, tools int) bool {
 	run, here := false, tallied{}
 	for _, call := range calls[:len(calls)-1] {
 		for _, s := range call {
-			switch s.attrs[0] {
+			switch s.Attrs[0] {
 			case otelsemconv.GenAIOperationNameInvokeAgent:
 				run = true
 			case otelsemconv.GenAIOperationNameExecuteTool:
@@ -112,35 +110,35 @@ type tallied struct{ requests, tools int }
 
 // What began after the end of a run, and what is delivered twice, contradicts nothing.
 func TestManifestHolds(t *testing.T) {
-	tool := toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
-	after := toolSpan(4, 2.1, 2.2, "call_2", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
-	run := runSpan(1, 0, 2, 1, 1)
-	for name, calls := range map[string][][]spanSpec{
+	tool := harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	after := harness.ToolSpan(4, 2.1, 2.2, "call_2", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	run := harness.RunSpan(1, 0, 2, 1, 1)
+	for name, calls := range map[string][][]harness.Span{
 		"twice":             {{handedOver(), tool}, {tool}, {handedOver(), run}},
 		"twice, in a call":  {{handedOver(), tool, tool, run}},
 		"after its end":     {{handedOver(), after}, {tool, run}},
 		"and then in a row": {{after, tool, handedOver(), run}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			for _, call := range calls {
-				h.consume(t, call...)
+				h.Consume(t, call...)
 			}
-			h.pass(t, time.Millisecond)
-			require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
-			assert.Equal(t, semconv.TriggerComplete, verdictOf(spansOf(h.out())[spanID(1)]).trigger)
+			h.Pass(t, time.Millisecond)
+			require.Equal(t, []pcommon.SpanID{harness.SpanID(1)}, harness.RunsJudged(h.Out()))
+			assert.Equal(t, semconv.TriggerComplete, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Trigger)
 		})
 	}
 }
 
 // contradicted is how many spans the processor's metric counts.
-func contradicted(t *testing.T, h *harness) int64 {
+func contradicted(t *testing.T, h *harness.Harness) int64 {
 	t.Helper()
-	m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_verdicts_contradicted")
+	m, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_verdicts_contradicted")
 	if err != nil {
 		return 0 // nothing was counted yet
 	}
-	return total(t, m)
+	return harness.Total(t, m)
 }
 
 func summaryOf(span ptrace.Span) string {
@@ -155,79 +153,79 @@ func summaryOf(span ptrace.Span) string {
 // by the tool that comes after its verdict.
 func TestLateCorrection(t *testing.T) {
 	const ask, never = semconv.RetrySafetyUserConfirmedRetry, semconv.RetrySafetyNoRetry
-	failedRun := runSpan(1, 0, 2, 1, 0).failed("*net.OpError")
-	patch := func(effect semconv.ToolEffect) spanSpec {
-		return toolSpan(3, 1, 1.5, "call_1", effect, semconv.ToolOutcomeSucceeded)
+	failedRun := harness.RunSpan(1, 0, 2, 1, 0).Failed("*net.OpError")
+	patch := func(effect semconv.ToolEffect) harness.Span {
+		return harness.ToolSpan(3, 1, 1.5, "call_1", effect, semconv.ToolOutcomeSucceeded)
 	}
 	for name, tt := range map[string]struct {
-		late   spanSpec
-		want   verdict
+		late   harness.Span
+		want   harness.Verdict
 		says   string
 		counts int64
 	}{
 		"a tool with side effects": {
 			patch(semconv.ToolEffectNonIdempotent),
-			verdict{safety: ask, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate},
+			harness.Verdict{Safety: ask, Reason: semconv.RetryReasonToolSideEffect, Trigger: semconv.TriggerLate},
 			"Ask before repeating the run: a tool with side effects could run twice.", 1,
 		},
 		"a tool of unknown effect": {
 			patch(semconv.ToolEffectUnknown),
-			verdict{safety: ask, reason: semconv.RetryReasonToolStateUnknown, trigger: semconv.TriggerLate},
+			harness.Verdict{Safety: ask, Reason: semconv.RetryReasonToolStateUnknown, Trigger: semconv.TriggerLate},
 			"Ask before repeating the run: a tool could run twice.", 1,
 		},
 		"a tool that reads": {
 			patch(semconv.ToolEffectReadOnly),
-			verdict{safety: ask, reason: semconv.RetryReasonEvidenceIncomplete, trigger: semconv.TriggerLate},
+			harness.Verdict{Safety: ask, Reason: semconv.RetryReasonEvidenceIncomplete, Trigger: semconv.TriggerLate},
 			"Ask before repeating the run: the recorded facts do not prove that it is safe.", 1,
 		},
 		"a request that showed text": {
-			requestSpan(3, 1, 0.1, 0.5).answered("stop", answer),
-			verdict{safety: ask, reason: semconv.RetryReasonVisibleOutput, trigger: semconv.TriggerLate},
+			harness.RequestSpan(3, 1, 0.1, 0.5).Answered("stop", harness.Answer),
+			harness.Verdict{Safety: ask, Reason: semconv.RetryReasonVisibleOutput, Trigger: semconv.TriggerLate},
 			"Ask before repeating the run: the answer would be shown again from the start.", 1,
 		},
 		"a request that failed for good": {
-			requestSpan(3, 1, 0.1, 0.5).refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
-			verdict{
-				class: semconv.ClassProviderError, cause: semconv.CauseAuthentication, phase: semconv.PhaseResponseStarted,
-				origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium,
-				safety: never, reason: semconv.RetryReasonNotTransient, trigger: semconv.TriggerLate,
+			harness.RequestSpan(3, 1, 0.1, 0.5).Refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
+			harness.Verdict{
+				Class: semconv.ClassProviderError, Cause: semconv.CauseAuthentication, Phase: semconv.PhaseResponseStarted,
+				Origin: semconv.OriginProvider, Confidence: semconv.ConfidenceMedium,
+				Safety: never, Reason: semconv.RetryReasonNotTransient, Trigger: semconv.TriggerLate,
 			},
 			"Do not repeat the run.", 1,
 		},
 		"after the end of the run": {
-			toolSpan(3, 2.1, 2.2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded), verdict{trigger: semconv.TriggerLate}, "", 0,
+			harness.ToolSpan(3, 2.1, 2.2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded), harness.Verdict{Trigger: semconv.TriggerLate}, "", 0,
 		},
-		"of another run":   {patch(semconv.ToolEffectNonIdempotent).with(semconv.RunID(spanID(9).String())), verdict{}, "", 0},
-		"delivered before": {handedOver(), verdict{trigger: semconv.TriggerLate}, "", 0},
+		"of another run":   {patch(semconv.ToolEffectNonIdempotent).With(semconv.RunID(harness.SpanID(9).String())), harness.Verdict{}, "", 0},
+		"delivered before": {handedOver(), harness.Verdict{Trigger: semconv.TriggerLate}, "", 0},
 	} {
-		for calls, first := range map[string][][]spanSpec{
+		for calls, first := range map[string][][]harness.Span{
 			"in one call":                  {{handedOver(), failedRun}},
 			"held":                         {{handedOver()}, {failedRun}},
-			"with others":                  {{handedOver(), otherSpan(20, 2, 0.1, 0.2), failedRun}},
+			"with others":                  {{handedOver(), harness.OtherSpan(20, 2, 0.1, 0.2), failedRun}},
 			"the run first":                {{failedRun}, {handedOver()}},
 			"after it was delivered twice": {{handedOver(), failedRun}, {handedOver(), failedRun}},
 		} {
 			t.Run(name+", "+calls, func(t *testing.T) {
-				h := newHarness(t, defaultConfig(), nil)
+				h := harness.New(t, harness.DefaultConfig(), nil)
 				for _, call := range first {
-					h.consume(t, call...)
+					h.Consume(t, call...)
 				}
-				require.Equal(t, semconv.RetrySafetySafeAutoRetry.String(), one(outcomeOf(h.out())[spanKey{traceID(1), spanID(1)}])[string(semconv.RetrySafetyKey)])
+				require.Equal(t, semconv.RetrySafetySafeAutoRetry.String(), harness.Fullest(harness.OutcomeOf(h.Out())[harness.SpanKey{Trace: harness.TraceID(1), ID: harness.SpanID(1)}])[string(semconv.RetrySafetyKey)])
 				require.Zero(t, contradicted(t, h))
-				h.sink.Reset()
-				h.pass(t, time.Second)
+				h.Sink.Reset()
+				h.Pass(t, time.Second)
 				for range 2 {
-					h.consume(t, tt.late)
+					h.Consume(t, tt.late)
 				}
-				h.pass(t, xMaxHold)
-				if tt.late.id == 2 { // its own verdict, as one that is late
-					assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(2)]).trigger)
+				h.Pass(t, harness.MaxHold)
+				if tt.late.ID == 2 { // its own verdict, as one that is late
+					assert.Equal(t, semconv.TriggerLate, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(2)]).Trigger)
 				} else if tt.counts > 0 {
-					span := spansOf(h.sink.AllTraces()[0])[spanID(3)]
-					assert.Equal(t, tt.want, verdictOf(span))
+					span := harness.SpansOf(h.Sink.AllTraces()[0])[harness.SpanID(3)]
+					assert.Equal(t, tt.want, harness.VerdictOf(span))
 					assert.True(t, strings.HasSuffix(summaryOf(span), tt.says), summaryOf(span))
 				} else {
-					for id, span := range spansOf(h.out()) {
+					for id, span := range harness.SpansOf(h.Out()) {
 						assert.NotContains(t, summaryOf(span), "repeating the run", id)
 					}
 				}
@@ -239,43 +237,43 @@ func TestLateCorrection(t *testing.T) {
 
 // A run that went well has nothing to correct: its verdict says nothing of a repetition.
 func TestLateContradictionOfARunThatWentWell(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, finishedRun(1)...)
-	h.consume(t, toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
-	assert.Equal(t, verdict{trigger: semconv.TriggerLate}, verdictOf(spansOf(h.out())[spanID(3)]))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.FinishedRun(1)...)
+	h.Consume(t, harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	assert.Equal(t, harness.Verdict{Trigger: semconv.TriggerLate}, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)]))
 	assert.Equal(t, int64(1), contradicted(t, h))
 }
 
 // A run that announces nothing is corrected as well: nothing was contradicted.
 func TestLateCorrectionOfARunWithoutNumbers(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	cut := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
-	h.consume(t, cut, unannounced(runSpan(1, 0, 2, 0, 0)).failed("*net.OpError"))
-	h.pass(t, xSettle)
-	require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
-	h.consume(t, toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
-	v := verdictOf(spansOf(h.out())[spanID(3)])
-	assert.Equal(t, verdict{safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate}, v)
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	cut := harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
+	h.Consume(t, cut, harness.Unannounced(harness.RunSpan(1, 0, 2, 0, 0)).Failed("*net.OpError"))
+	h.Pass(t, harness.Settle)
+	require.Equal(t, semconv.RetrySafetySafeAutoRetry, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Safety)
+	h.Consume(t, harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	v := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)])
+	assert.Equal(t, harness.Verdict{Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect, Trigger: semconv.TriggerLate}, v)
 	assert.Zero(t, contradicted(t, h))
 }
 
 // Each of several late spans rests on those before it: what they say is never weaker.
 func TestLateCorrectionsAddUp(t *testing.T) {
-	late := []spanSpec{
-		toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
-		toolSpan(4, 1, 1.5, "call_2", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
-		requestSpan(5, 1, 0.1, 0.5).refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
+	late := []harness.Span{
+		harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+		harness.ToolSpan(4, 1, 1.5, "call_2", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+		harness.RequestSpan(5, 1, 0.1, 0.5).Refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
 	}
 	for _, order := range orders(len(late)) {
-		h := newHarness(t, defaultConfig(), nil)
-		h.consume(t, handedOver(), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
+		h := harness.New(t, harness.DefaultConfig(), nil)
+		h.Consume(t, handedOver(), harness.RunSpan(1, 0, 2, 1, 0).Failed("*net.OpError"))
 		most := semconv.RetrySafetySafeAutoRetry
 		for _, i := range order {
-			h.consume(t, late[i])
-			v := verdictOf(spansOf(h.out())[spanID(late[i].id)])
-			if v.safety != semconv.RetrySafetyUnset {
-				assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry)
-				most = max(most, v.safety)
+			h.Consume(t, late[i])
+			v := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(late[i].ID)])
+			if v.Safety != semconv.RetrySafetyUnset {
+				assert.Greater(t, v.Safety, semconv.RetrySafetySafeAutoRetry)
+				most = max(most, v.Safety)
 			}
 		}
 		assert.Equal(t, semconv.RetrySafetyNoRetry, most, "%v", order)
@@ -286,17 +284,17 @@ func TestLateCorrectionsAddUp(t *testing.T) {
 // What comes late of an inner run corrects the runs around it, too: their numbers included
 // that.
 func TestLateCorrectionOfTheRunsAround(t *testing.T) {
-	inner := runSpan(11, 0.2, 1.9, 0, 0).under(1).with(semconv.RunID(spanID(1).String()))
-	late := toolSpan(3, 1, 1.5, "call_9", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(11).with(semconv.RunID(spanID(11).String()))
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, inner, handedOver(), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
-	require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
-	require.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(spansOf(h.out())[spanID(11)]).outcome)
-	h.consume(t, late)
-	v := verdictOf(spansOf(h.out())[spanID(3)])
-	assert.Equal(t, verdict{safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate}, v)
+	inner := harness.RunSpan(11, 0.2, 1.9, 0, 0).Under(1).With(semconv.RunID(harness.SpanID(1).String()))
+	late := harness.ToolSpan(3, 1, 1.5, "call_9", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).Under(11).With(semconv.RunID(harness.SpanID(11).String()))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, inner, handedOver(), harness.RunSpan(1, 0, 2, 1, 0).Failed("*net.OpError"))
+	require.Equal(t, semconv.RetrySafetySafeAutoRetry, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]).Safety)
+	require.Equal(t, semconv.RunOutcomeSucceeded, harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(11)]).Outcome)
+	h.Consume(t, late)
+	v := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(3)])
+	assert.Equal(t, harness.Verdict{Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect, Trigger: semconv.TriggerLate}, v)
 	assert.Equal(t, int64(1), contradicted(t, h))
-	h.consume(t, late)
+	h.Consume(t, late)
 	assert.Equal(t, int64(1), contradicted(t, h))
 }
 
@@ -307,55 +305,55 @@ func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
 	late, raised := 0, 0
 	for seed := range uint64(1000) {
 		g := rand.New(rand.NewPCG(seed, 7))
-		var parts []spanSpec
+		var parts []harness.Span
 		requests, tools := 1+g.IntN(3), g.IntN(3)
 		for i := range requests {
-			r := requestSpan(byte(10+i), 1, float64(i), float64(i)+0.5)
-			c, reason := counts{text: g.IntN(2)}, "stop"
+			r := harness.RequestSpan(byte(10+i), 1, float64(i), float64(i)+0.5)
+			c, reason := harness.Counts{Text: g.IntN(2)}, "stop"
 			if g.IntN(2) == 0 {
 				call := fmt.Sprint("call_", i)
 				reason = "tool_calls"
-				c.inputs, c.completed, c.calls, c.callIDs = 1, 1, 1, []string{call}
+				c.Inputs, c.Completed, c.Calls, c.CallIDs = 1, 1, 1, []string{call}
 			}
 			switch {
 			case i == requests-1 || g.IntN(3) == 0:
-				r = r.cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
+				r = r.Cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
 			default:
-				r = r.answered(reason, c)
+				r = r.Answered(reason, c)
 			}
 			parts = append(parts, r)
 		}
 		for i := range tools {
-			parts = append(parts, toolSpan(byte(20+i), float64(i)+0.6, float64(i)+0.8, fmt.Sprint("call_", i), effects[g.IntN(len(effects))], semconv.ToolOutcomeSucceeded))
+			parts = append(parts, harness.ToolSpan(byte(20+i), float64(i)+0.6, float64(i)+0.8, fmt.Sprint("call_", i), effects[g.IntN(len(effects))], semconv.ToolOutcomeSucceeded))
 		}
-		honest := newHarness(t, defaultConfig(), nil)
-		honest.consume(t, append(slices.Clone(parts), runSpan(1, 0, 9, requests, tools).failed("*net.OpError"))...)
-		honest.pass(t, xSettle) // an empty response waits to be explained
-		want := verdictOf(spansOf(honest.out())[spanID(1)])
-		require.Equal(t, semconv.TriggerComplete, want.trigger)
+		honest := harness.New(t, harness.DefaultConfig(), nil)
+		honest.Consume(t, append(slices.Clone(parts), harness.RunSpan(1, 0, 9, requests, tools).Failed("*net.OpError"))...)
+		honest.Pass(t, harness.Settle) // an empty response waits to be explained
+		want := harness.VerdictOf(harness.SpansOf(honest.Out())[harness.SpanID(1)])
+		require.Equal(t, semconv.TriggerComplete, want.Trigger)
 
-		spans := append(slices.Clone(parts), runSpan(1, 0, 9, g.IntN(requests+1), g.IntN(tools+1)).failed("*net.OpError"))
+		spans := append(slices.Clone(parts), harness.RunSpan(1, 0, 9, g.IntN(requests+1), g.IntN(tools+1)).Failed("*net.OpError"))
 		g.Shuffle(len(spans), func(i, k int) { spans[i], spans[k] = spans[k], spans[i] })
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		for len(spans) > 0 {
 			n := 1 + g.IntN(len(spans))
-			h.consume(t, spans[:n]...)
-			h.pass(t, time.Duration(g.IntN(3))*time.Second)
+			h.Consume(t, spans[:n]...)
+			h.Pass(t, time.Duration(g.IntN(3))*time.Second)
 			spans = spans[n:]
 		}
-		h.pass(t, xMaxHold)
-		got, most := verdictOf(spansOf(h.out())[spanID(1)]), semconv.RetrySafetyUnset
-		for _, span := range spansOf(h.out()) {
-			if v := verdictOf(span); span.SpanID() == spanID(1) || v.trigger == semconv.TriggerLate {
-				most = max(most, v.safety)
-				if v.trigger == semconv.TriggerLate {
+		h.Pass(t, harness.MaxHold)
+		got, most := harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]), semconv.RetrySafetyUnset
+		for _, span := range harness.SpansOf(h.Out()) {
+			if v := harness.VerdictOf(span); span.SpanID() == harness.SpanID(1) || v.Trigger == semconv.TriggerLate {
+				most = max(most, v.Safety)
+				if v.Trigger == semconv.TriggerLate {
 					late++
 				}
 			}
 		}
-		if got.safety != semconv.RetrySafetyUnset {
-			require.GreaterOrEqual(t, most, want.safety, "seed %d", seed)
-			if got.safety < want.safety {
+		if got.Safety != semconv.RetrySafetyUnset {
+			require.GreaterOrEqual(t, most, want.Safety, "seed %d", seed)
+			if got.Safety < want.Safety {
 				raised++
 			}
 		}
