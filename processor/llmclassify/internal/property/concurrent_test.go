@@ -103,7 +103,7 @@ func TestConcurrent(t *testing.T) {
 				select {
 				case <-allSent:
 					waits = false
-				default:
+				case <-time.After(time.Millisecond):
 				}
 			}
 			next.mu.Lock()

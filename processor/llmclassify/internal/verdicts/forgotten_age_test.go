@@ -54,7 +54,7 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 func TestLongRunOfABusySite(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	n := 0
-	perMinute := 60 / race.Every(6) // one run a second
+	perMinute := 60 / race.Every(20) // one run a second
 	for range 24 * 60 {
 		for range perMinute {
 			n++

@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -93,10 +92,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 		"one of its links never comes":     {withoutSpans(beneathHTTP, 20), 7, harness.MaxHold},
 		"a response joins them":            {responses(withoutSpans(beneathHTTP, 20, 21)), 7, harness.MaxHold},
 	} {
-		for n, order := range orders(len(tt.spans)) {
-			if n%race.Every(5) != 0 {
-				continue
-			}
+		for _, order := range orders(len(tt.spans)) {
 			for calls, step := range map[string]time.Duration{"in one call": -1, "at once": 0, "after a while": 100 * time.Millisecond} {
 				disk := harness.NewDisk()
 				h := harness.NewOn(t, disk, harness.DefaultConfig(), nil, harness.T0)
