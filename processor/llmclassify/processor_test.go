@@ -75,7 +75,7 @@ func TestCompleteInAnyOrder(t *testing.T) {
 }
 
 // A run that announced more than comes is judged on what came.
-func TestMissingChild(t *testing.T) {
+func TestAnnouncedPartNeverComes(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 2, 0))
 	h.Pass(t, harness.MaxHold-1)
@@ -164,7 +164,7 @@ func TestLongRun(t *testing.T) {
 
 // Without a run span the LLM spans under one parent are one run, once it is
 // known that none will come.
-func TestNoRunSpan(t *testing.T) {
+func TestRunSpanNeverComes(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t,
 		harness.ChatSpan(2, 1, 0.1, 0.4).Failed("RateLimitError").With(),
@@ -251,7 +251,7 @@ func TestSpanLimit(t *testing.T) {
 }
 
 // At the bound of memory nothing is lost, whatever comes at once.
-func TestMemory(t *testing.T) {
+func TestMemoryBoundLosesNothing(t *testing.T) {
 	one := harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)
 	probe := harness.New(t, harness.DefaultConfig(), nil)
 	probe.Consume(t, one)
@@ -355,7 +355,7 @@ func TestAllFactsForgotten(t *testing.T) {
 
 // What comes after its run was judged goes out at once, with its own verdict; a
 // run is judged once.
-func TestLate(t *testing.T) {
+func TestLateSpanGoesAtOnce(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	run := harness.RunSpan(1, 0, 3, 1, 0)
 	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), run)

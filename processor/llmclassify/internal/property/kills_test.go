@@ -35,7 +35,7 @@ func runOutcomes(td ptrace.Traces) (list []semconv.RunOutcome) {
 
 // Wherever a process is killed, each span that was acknowledged comes out of it or of the next one, and
 // the run is judged on all of it.
-func TestKilledAtEachWrite(t *testing.T) {
+func TestKillAtEachWrite(t *testing.T) {
 	for name, calls := range map[string][][]harness.Span{
 		"held":   {{harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)}, {harness.RunSpan(1, 0, 3, 1, 0)}},
 		"whole":  {harness.FinishedRun(1)},
@@ -81,7 +81,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 }
 
 // A process that is killed while spans wait for the next consumer brings them again.
-func TestKilledWhileAVerdictWaits(t *testing.T) {
+func TestKillWhileAVerdictWaits(t *testing.T) {
 	d := harness.NewDisk()
 	next := &harness.FlakyNext{Fail: harness.Down}
 	h := harness.NewOn(t, d, harness.DefaultConfig(), next, harness.T0)
@@ -104,7 +104,7 @@ func TestKilledWhileAVerdictWaits(t *testing.T) {
 // What was forgotten of a trace stays forgotten after a restart: the verdict on its run is
 // as careful as it would have been without one. A run within it that was judged before is
 // forgotten by the restart itself.
-func TestForgottenStaysForgotten(t *testing.T) {
+func TestForgottenFactsOverARestart(t *testing.T) {
 	shown := harness.RequestSpan(2, 1, 0.1, 0.5).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2})
 	refused := harness.RequestSpan(4, 1, 79, 79.5).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
 	run := harness.RunSpan(1, 0, 80, 0, 0).Failed("429")

@@ -251,7 +251,7 @@ func TestShutdownBeforeSettle(t *testing.T) {
 
 // Where it is forgotten, for want of room, of which traces something was forgotten, runs that
 // began before may lack parts.
-func TestMarksAreForgotten(t *testing.T) {
+func TestForgottenTracesAreForgotten(t *testing.T) {
 	cfg := harness.DefaultConfig()
 	cfg.MaxFactBytes = 1 << 10 // room for the least that is remembered
 	cfg.Shards = 2

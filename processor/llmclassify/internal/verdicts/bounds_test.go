@@ -144,7 +144,7 @@ func TestInnerRunOfTwoRuns(t *testing.T) {
 }
 
 // A list that is full may be cut.
-func TestFullLists(t *testing.T) {
+func TestFullListMayBeCut(t *testing.T) {
 	for _, n := range []int{10, 62, 63, 64, 65} {
 		tools := append([]string{"code_interpreter"}, slices.Repeat([]string{"web_search"}, n)...)
 		offered := harness.RequestSpan(2, 1, 0.1, 0.5).Without(semconv.RequestProviderToolsKey).With(semconv.RequestProviderTools(tools...)).
@@ -221,7 +221,7 @@ func TestOrderOfOpenRuns(t *testing.T) {
 
 // A run that another one has taken may be within one that comes later. It is not forgotten
 // silently for lack of memory.
-func TestTakenRunIsForgotten(t *testing.T) {
+func TestInnerRunPlacedElsewhereIsForgotten(t *testing.T) {
 	cfg := harness.DefaultConfig()
 	cfg.MaxFactBytes = 1 << 20
 	h := harness.New(t, cfg, nil)

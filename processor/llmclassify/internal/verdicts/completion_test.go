@@ -294,7 +294,7 @@ func TestRetryAfterLongBackOff(t *testing.T) {
 }
 
 // A span beneath one whose run was judged is late, whatever lies between them.
-func TestLateBeneathWhatWasJudged(t *testing.T) {
+func TestLateSpanBeneathAJudgedOne(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t, harness.OtherSpan(9, 2, 0.1, 0.2), harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 1, 0))
 	h.Sink.Reset()

@@ -145,7 +145,7 @@ func TestGatewayCancelled(t *testing.T) {
 
 // Verdicts that the client wrote itself give way to the processor's, which saw
 // more: on every span, whatever comes in their place.
-func TestClientVerdictsGiveWay(t *testing.T) {
+func TestProcessorsVerdictReplacesTheClients(t *testing.T) {
 	judged := func(s harness.Span) harness.Span {
 		return s.With(
 			semconv.FailureClassKey.String(semconv.ClassUnclassified.String()), semconv.FailureCauseKey.String(semconv.CauseUnknown.String()),

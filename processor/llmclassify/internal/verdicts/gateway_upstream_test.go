@@ -13,7 +13,7 @@ import (
 
 // What a gateway reports as an error of its own is explained by what it asked for: the
 // spans beneath the agent's request outweigh the status and the error that it sent on.
-func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
+func TestSpansBeneathAGatewaysErrorExplainIt(t *testing.T) {
 	type came struct {
 		class  semconv.Class
 		cause  semconv.Cause
@@ -91,7 +91,7 @@ func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
 
 // An agent that got a gateway's error and one whose stream the gateway cut have the same cause, and
 // not the same story: the summary and the evidence say what came from the gateway, and why.
-func TestWhatAGatewayAnsweredAndWhy(t *testing.T) {
+func TestSummaryNamesTheGatewaysError(t *testing.T) {
 	const lost = semconv.TransportCauseConnectionReset
 	beneath := func() []harness.Span {
 		return served(harness.RequestSpan(6, 0, 0.2, 1.9).Refused(502, semconv.ProviderErrorKindServerError, "").Under(2),

@@ -171,7 +171,7 @@ func TestUnknownFactIsNotSafer(t *testing.T) {
 
 // A late run of a producer that does not record how it ended has no verdict, and corrects the run
 // around it all the same.
-func TestUnclaimedRunComesLate(t *testing.T) {
+func TestLateRunWithoutVerdict(t *testing.T) {
 	pydantic := func(s harness.Span) harness.Span { s.Library = "pydantic-ai"; return s.In("b") }
 	_, got := outcomesOf(t,
 		[]harness.Span{cutRequest(), harness.RunSpan(1, 0, 5, 1, 0)},
@@ -185,7 +185,7 @@ func TestUnclaimedRunComesLate(t *testing.T) {
 
 // Run 10 is judged before the span between it and run 1 comes. Run 30, beneath run 10, comes when run
 // 1 was judged, and ran a tool.
-func TestLateRunBeneathATakenRun(t *testing.T) {
+func TestLateRunBeneathAPlacedRun(t *testing.T) {
 	for _, with := range []string{"before", "later"} {
 		h := harness.New(t, harness.DefaultConfig(), nil)
 		h.Consume(t, harness.UncountedRun(1, 9)[1])

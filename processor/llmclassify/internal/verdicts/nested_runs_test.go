@@ -34,7 +34,7 @@ func judgeSlowly(t *testing.T, calls ...harness.Forest) map[byte]harness.Verdict
 }
 
 // Run 4 is a direct child of run 1, and showed text. Another run took it by its time before.
-func TestChildTakenByAnotherRun(t *testing.T) {
+func TestChildPlacedInAnotherRunByTime(t *testing.T) {
 	for name, parent := range map[string]pcommon.SpanID{"other run without a parent": {}, "other run with a parent": harness.SpanID(98)} {
 		f := harness.NewForest(t)
 		f.Add(uncounted(1), harness.SpanID(1), harness.SpanID(99), 3, 7) // its parent is not here
@@ -154,7 +154,7 @@ func TestTimesOfInnerRun(t *testing.T) {
 }
 
 // A run that goes for a shutdown has not succeeded by a request of its time alone.
-func TestShutdownByTime(t *testing.T) {
+func TestShutdownOfARunByTime(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t, harness.ChatSpan(3, 97, 0.4, 1).Finished("stop"), harness.AgentSpan(1, 98, 0, 3))
 	l := h.Lane()
@@ -166,7 +166,7 @@ func TestShutdownByTime(t *testing.T) {
 }
 
 // A run that goes after the run around it, which went early, has what ran within both.
-func TestRunBetweenGoesLast(t *testing.T) {
+func TestRunBetweenTwoOthersIsJudgedLast(t *testing.T) {
 	release := func(id, parent byte, from, to float64, members ...byte) *trace.Release {
 		run := &trace.Item{ID: harness.SpanID(id), Parent: harness.SpanID(parent), Start: harness.At(from), End: harness.At(to), Role: trace.Run}
 		r := &trace.Release{Trace: harness.TraceID(1), RunID: run.ID, Run: run, Final: true}

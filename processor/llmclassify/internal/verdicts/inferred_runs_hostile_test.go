@@ -18,7 +18,7 @@ import (
 
 // Runs that yield to one another, and more of them beneath one another than are followed,
 // are no runs. They go out, and nothing of them stays.
-func TestInferredRunsInACircle(t *testing.T) {
+func TestInferredRunsThatAreEachOthersParents(t *testing.T) {
 	circle := func(n int) (spans []harness.Span) {
 		for i := range n {
 			spans = append(spans, harness.InferredSpan(byte(2*i+1), byte(2*((i+1)%n)+1), 0, 3), harness.RequestSpan(byte(2*i+2), byte(2*i+1), 0.1, 1).Answered("stop", harness.Answer))

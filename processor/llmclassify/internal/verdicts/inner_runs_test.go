@@ -293,7 +293,7 @@ func TestRunNamesTheRunAroundIt(t *testing.T) {
 }
 
 // Runs that are within one another, by what they say, go when they have been held.
-func TestRunsInACircle(t *testing.T) {
+func TestRunsThatAreEachOthersParents(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	around := func(s harness.Span, run byte) harness.Span {
 		return s.With(semconv.RunID(harness.SpanID(run).String())).Under(run)
@@ -455,7 +455,7 @@ func TestInnerRunsForgottenForTheirAge(t *testing.T) {
 
 // A run that goes before one within it was judged lacks what that did: where it goes for its
 // age, and where the other one's span is not here yet. A run beside it does not count.
-func TestInnerRunsThatGoLater(t *testing.T) {
+func TestInnerRunsJudgedLater(t *testing.T) {
 	shown := func(id, run byte, from float64) harness.Span {
 		return harness.RequestSpan(id, run, from, from+0.1).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2})
 	}
@@ -508,7 +508,7 @@ func TestInnerRequestBeforeItsRun(t *testing.T) {
 
 // Nothing is said of a run that may have returned its calls, but what it did counts for the
 // run around it.
-func TestEffectsOfARunWithoutAVerdict(t *testing.T) {
+func TestEffectsOfARunWithoutVerdict(t *testing.T) {
 	pydantic := func(s harness.Span) harness.Span { s.Library = "pydantic-ai"; return s }
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	for _, s := range []harness.Span{

@@ -37,7 +37,7 @@ import (
 
 // A process that is killed loses nothing: what was held is held again, for no longer than it would have
 // been, spans of an open run that had gone come again, and the run is judged on all of it.
-func TestKilled(t *testing.T) {
+func TestKillLosesNothing(t *testing.T) {
 	d := harness.NewDisk()
 	h := harness.NewOn(t, d, harness.DefaultConfig(), nil, harness.T0)
 	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 0.4).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), harness.OtherSpan(9, 1, 0.1, 0.2))
@@ -64,7 +64,7 @@ func TestKilled(t *testing.T) {
 // A run that is too large for one call goes in several. A process that is killed
 // between two of them has noted nothing of it: it is taken up whole, and its verdict
 // is the same.
-func TestKilledBetweenTwoCallsOfOneRun(t *testing.T) {
+func TestKillBetweenTwoCallsOfOneRun(t *testing.T) {
 	d := harness.NewDisk()
 	var left *harness.Disk // what is there when the second call comes
 	next := &harness.FlakyNext{}
@@ -100,7 +100,7 @@ func TestKilledBetweenTwoCallsOfOneRun(t *testing.T) {
 
 // Whatever is done between two kills, every span that was acknowledged comes out,
 // and every run has a verdict.
-func TestKilledAgainAndAgain(t *testing.T) {
+func TestManyKillsLoseNothing(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		d := harness.NewDisk()
 		cfg := harness.DefaultConfig()
@@ -260,7 +260,7 @@ func TestFactsForgottenWithStorage(t *testing.T) {
 
 // A span whose facts were forgotten while it waits for the next consumer is still in the
 // storage.
-func TestForgottenWhileRefusedAndKilled(t *testing.T) {
+func TestKillWhileForgottenSpanIsRefused(t *testing.T) {
 	d := harness.NewDisk()
 	cfg := harness.DefaultConfig()
 	cfg.MaxFactBytes = 1
@@ -283,7 +283,7 @@ func TestForgottenWhileRefusedAndKilled(t *testing.T) {
 
 // A call of which the next consumer took a part is replayed as a whole after a kill: which
 // part that was is not known then. Nothing that was acknowledged is lost.
-func TestPartlyRefusedAndKilled(t *testing.T) {
+func TestKillAfterPartialRefusal(t *testing.T) {
 	keep := func(td ptrace.Traces, want func(at int) bool) ptrace.Traces {
 		part, at := ptrace.NewTraces(), -1
 		td.CopyTo(part)

@@ -44,7 +44,7 @@ func attempt(id byte, from, to float64) harness.Span {
 
 // One request or tool alone is not a run, whatever becomes of it and however it is
 // released. If nothing failed, nothing is written.
-func TestAlone(t *testing.T) {
+func TestRequestAloneIsNoRun(t *testing.T) {
 	passed := harness.OtherSpan(9, 0, 0, 3) // the parent, where there is one
 	served := func(s harness.Span, parent byte) harness.Span {
 		s.Kind = ptrace.SpanKindServer
@@ -114,7 +114,7 @@ func TestAlone(t *testing.T) {
 }
 
 // A request whose parent never comes goes out early, and is no run in the end either.
-func TestAloneBeneathWhatNeverComes(t *testing.T) {
+func TestRequestBeneathAMissingParent(t *testing.T) {
 	for name, span := range map[string]harness.Span{
 		"a request": harness.RequestSpan(2, 0, 0.1, 1).Answered("tool_calls", asksForTools).Under(9),
 		"a tool":    harness.CallSpan(2, 9, 0.1, 1, "call_1"),
@@ -136,7 +136,7 @@ func TestAloneBeneathWhatNeverComes(t *testing.T) {
 
 // A request at the root is judged when it comes. If it failed, another service has until
 // settle to explain it.
-func TestRootIsJudgedAtOnce(t *testing.T) {
+func TestRootRequestIsJudgedAtOnce(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t, harness.RequestSpan(2, 0, 0.1, 1).Answered("tool_calls", asksForTools))
 	untouched(t, h.Out(), 2)
@@ -181,7 +181,7 @@ func TestRootIsJudgedAtOnce(t *testing.T) {
 
 // What comes beneath a root after it was judged is late, and is never called safer than if
 // it had come before: what the others did is not known any more.
-func TestBeneathRootInEveryOrder(t *testing.T) {
+func TestRequestsBeneathARootInEveryOrder(t *testing.T) {
 	cut := func(id, parent byte, from, to float64) harness.Span {
 		return harness.RequestSpan(id, 0, from, to).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{}).Under(parent)
 	}
@@ -220,7 +220,7 @@ func TestBeneathRootInEveryOrder(t *testing.T) {
 
 // What goes early to make room is not safe to repeat: the tools that ran meanwhile had no
 // time to arrive. A root alone is all that there is.
-func TestGoesToMakeRoom(t *testing.T) {
+func TestEarlyRequestIsNotSafe(t *testing.T) {
 	cut := func(id, run byte) harness.Span {
 		return harness.RequestSpan(id, run, 0.1, 2).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
 	}
@@ -260,7 +260,7 @@ func TestGoesToMakeRoom(t *testing.T) {
 
 // A run that goes to make room has not succeeded by a request of which only the time shows that
 // it is of the run: another one of the run may be to come, beside which it does not count.
-func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
+func TestEarlyRunByTimeDidNotSucceed(t *testing.T) {
 	own := harness.ChatSpan(2, 1, 0.1, 0.3).Finished("tool_calls")
 	ofTime, run := harness.ChatSpan(3, 97, 0.4, 1).Finished("stop"), harness.AgentSpan(1, 98, 0, 3)
 	h := harness.New(t, harness.DefaultConfig(), nil)
@@ -286,7 +286,7 @@ func TestRoomIsMadeByRunOfItsTime(t *testing.T) {
 // A call delivered what none of its attempts shows: the one that it came from is not here, and
 // to repeat the call, or the run that it is of, repeats that. The attempt that failed is as safe
 // as it is alone.
-func TestCallLacksItsAttempt(t *testing.T) {
+func TestCallWithoutItsAttempt(t *testing.T) {
 	none := []string{}
 	for name, c := range map[string]harness.Span{
 		"text":   harness.RequestSpan(4, 0, 0.1, 3).Answered("stop", harness.Answer),
@@ -318,7 +318,7 @@ func TestCallLacksItsAttempt(t *testing.T) {
 // A gateway that only passed a request on, at the root of its trace, shows all that there is:
 // its request and those beneath it are as safe to repeat as each by itself, whichever comes
 // first. One that may have done more is not.
-func TestGatewayPassesOn(t *testing.T) {
+func TestGatewayPassesAnErrorOn(t *testing.T) {
 	call := []string{"call_1"}
 	asked := func(id, parent byte, from, to float64) harness.Span {
 		return harness.RequestSpan(id, 0, from, to).Under(parent).In(harness.GatewayService).History(call, call)

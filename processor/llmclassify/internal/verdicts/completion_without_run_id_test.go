@@ -14,10 +14,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestCompletionUnnamed is TestCompletion for spans of the GenAI conventions, which
+// TestCompletionWithoutRunID is TestCompletion for spans of the GenAI conventions, which
 // name no run and announce nothing: whose a span is, parents and times have to tell.
 // One span a call, in every order or some of many, each span once and twice.
-func TestCompletionUnnamed(t *testing.T) {
+func TestCompletionWithoutRunID(t *testing.T) {
 	const (
 		refused    = "provider_error/rate_limited user_confirmed_retry"
 		limited    = "output_limited/max_output_tokens no_retry"
@@ -175,7 +175,7 @@ func TestCompletionUnnamed(t *testing.T) {
 
 // A retry after a long back-off, of a producer that names no run: the failed
 // request's span has long gone, and with it all but its facts.
-func TestRetryAfterLongBackOffUnnamed(t *testing.T) {
+func TestRetryAfterLongBackOffWithoutRunID(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	h.Consume(t, harness.ChatSpan(2, 1, 0.1, 0.4).Failed("RateLimitError").With(otelsemconv.HTTPResponseStatusCode(429)))
 	h.Pass(t, harness.MaxHold)

@@ -40,7 +40,7 @@ func inCalls(spans []harness.Span) (ways [][][]harness.Span) {
 
 // A run with more requests or tools than it announced is judged as one that announces
 // nothing: after it has settled, and never with less care.
-func TestContradictedManifest(t *testing.T) {
+func TestContradictedAnnouncement(t *testing.T) {
 	tool := harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
 	for name, tt := range map[string]struct {
 		requests, tools int // that it announces
@@ -109,7 +109,7 @@ func completeBefore(calls [][]harness.Span, requests, tools int) bool {
 type tallied struct{ requests, tools int }
 
 // What began after the end of a run, and what is delivered twice, contradicts nothing.
-func TestManifestHolds(t *testing.T) {
+func TestTrueAnnouncement(t *testing.T) {
 	tool := harness.ToolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 	after := harness.ToolSpan(4, 2.1, 2.2, "call_2", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 	run := harness.RunSpan(1, 0, 2, 1, 1)
@@ -300,7 +300,7 @@ func TestLateCorrectionOfTheRunsAround(t *testing.T) {
 
 // A run that announces less than it has, in any number of calls: the most careful of what is
 // said of it and of its late spans is never weaker than the verdict on the whole run.
-func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
+func TestFalseAnnouncementIsNeverSafer(t *testing.T) {
 	effects := semconv.ToolEffectValues()
 	late, raised := 0, 0
 	for seed := range uint64(1000) {

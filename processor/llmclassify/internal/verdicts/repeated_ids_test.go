@@ -12,7 +12,7 @@ import (
 
 // A span that is delivered twice counts once. Another one with its id is no copy of it, and
 // counts whichever came first.
-func TestSameID(t *testing.T) {
+func TestSpansOfOneID(t *testing.T) {
 	run := harness.RunSpan(1, 0, 2, 1, 0).Failed("*net.OpError")
 	cut := func(phase semconv.Phase, from, to float64, c harness.Counts) harness.Span {
 		return harness.RequestSpan(2, 1, from, to).Cut(phase, semconv.TransportCauseConnectionReset, "ECONNRESET", c)

@@ -98,7 +98,7 @@ func (a *agent) send(t *testing.T, h *harness.Harness) {
 
 // What the counters say is held is what is there, found span by span, whenever nothing moves:
 // while agents send, shards work, the next consumer fails, and memory is short.
-func TestHeldIsWhatIsThere(t *testing.T) {
+func TestHeldCountersMatchHeldSpans(t *testing.T) {
 	for name, tt := range map[string]struct {
 		shards, bytes int
 		storage       bool

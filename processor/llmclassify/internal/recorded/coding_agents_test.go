@@ -88,7 +88,7 @@ func TestCodingAgents(t *testing.T) {
 
 // A request of Gemini CLI is alone in its trace, and OK does not say how it ended: nothing is
 // written.
-func TestGeminiCLISaysNothing(t *testing.T) {
+func TestGeminiCLIRequestWithoutVerdict(t *testing.T) {
 	h := harness.New(t, harness.DefaultConfig(), nil)
 	s := agentPart("gemini-cli", 1, 0, "llm_call", 0, 1, attribute.String("gen_ai.operation.name", "llm_call"), attribute.String("gen_ai.conversation.id", "c"))
 	s.Status = ptrace.StatusCodeOk

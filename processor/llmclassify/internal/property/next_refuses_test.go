@@ -1,4 +1,4 @@
-package verdicts
+package property
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 
 // Of two consumers behind the processor one refuses a part of what it got, and the other one all of it: none of it is
 // lost.
-func TestRefusedByTwo(t *testing.T) {
+func TestTwoConsumersRefuseInPart(t *testing.T) {
 	other := harness.OtherSpan(9, 1, 0.1, 0.2)
 	two := errors.Join(consumererror.NewTraces(harness.ErrDown, harness.TracesOf(t, other)), harness.ErrDown)
 	t.Run("other spans", func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestRefusedByTwo(t *testing.T) {
 
 // Of two consumers behind the processor one refuses a call for good, and the other one for now. The second one gets it
 // when it works again.
-func TestRefusedForGoodByOne(t *testing.T) {
+func TestOneOfTwoConsumersRefusesForGood(t *testing.T) {
 	for name, two := range map[string]error{
 		"joined":  errors.Join(consumererror.NewPermanent(harness.ErrDown), harness.ErrDown),
 		"wrapped": fmt.Errorf("two: %w", errors.Join(harness.ErrDown, fmt.Errorf("one: %w", consumererror.NewPermanent(harness.ErrDown)))),
@@ -87,7 +87,7 @@ func TestRefusedForGoodByOne(t *testing.T) {
 
 // The next consumer says that it does not mutate spans, and one behind it changed them before it refused all of them, or
 // a part. What was refused is sent again as it was.
-func TestRefusedAltered(t *testing.T) {
+func TestRefusedCallThatAConsumerChanged(t *testing.T) {
 	alter := func(td ptrace.Traces) {
 		harness.EachSpan(td, func(s ptrace.Span) {
 			s.SetName("altered")
@@ -136,7 +136,7 @@ func TestRefusedAltered(t *testing.T) {
 }
 
 // The next consumer says that it does not mutate spans, and one behind it took them out of the call before it refused.
-func TestRefusedEmpty(t *testing.T) {
+func TestRefusedCallThatAConsumerEmptied(t *testing.T) {
 	next := &harness.FlakyNext{Fail: func(td ptrace.Traces) error {
 		td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true })
 		return harness.ErrDown
@@ -148,7 +148,7 @@ func TestRefusedEmpty(t *testing.T) {
 }
 
 // Partial errors with no span, and with more than the call had.
-func TestOddPartialErrors(t *testing.T) {
+func TestPartialErrorsOfWrongSize(t *testing.T) {
 	for name, part := range map[string]ptrace.Traces{
 		"none": ptrace.NewTraces(),
 		"more": harness.TracesOf(t, harness.OtherSpan(7, 1, 0.1, 0.2), harness.OtherSpan(8, 1, 0.1, 0.2), harness.OtherSpan(9, 1, 0.1, 0.2)),
@@ -198,7 +198,7 @@ func TestRefusedAfterShutdown(t *testing.T) {
 }
 
 // A run of which an earlier process forwarded all spans gets its verdict, whatever the time.
-func TestSentRunIsJudged(t *testing.T) {
+func TestRunForwardedBeforeARestartIsJudged(t *testing.T) {
 	for _, down := range []time.Duration{time.Second, 20 * time.Minute, 2 * harness.RunTimeout} {
 		d := harness.NewDisk()
 		h := harness.NewOn(t, d, harness.DefaultConfig(), nil, harness.T0)
@@ -221,7 +221,7 @@ func TestSentRunIsJudged(t *testing.T) {
 }
 
 // Restarts while nothing is on its way: each span goes out once, each run is judged once, and none is safer than without.
-func TestQuietRestarts(t *testing.T) {
+func TestRestartsBetweenCalls(t *testing.T) {
 	for seed := range uint64(200 / race.Every(5)) {
 		flaky, tiny := seed%4 == 1, seed%4 == 2 || seed%8 == 5
 		type act struct {

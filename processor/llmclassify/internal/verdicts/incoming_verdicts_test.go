@@ -251,7 +251,7 @@ func TestClientsVerdictsAreTrusted(t *testing.T) {
 }
 
 // A verdict that the facts beside it contradict is not the client's.
-func TestContradictedByFacts(t *testing.T) {
+func TestClientsVerdictAgainstItsFacts(t *testing.T) {
 	cut := func(c harness.Counts) harness.Span {
 		return harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
 	}
@@ -298,7 +298,7 @@ func TestContradictedByFacts(t *testing.T) {
 
 // A client's verdict on a run with parts elsewhere is not kept where the parts that are
 // here make a repetition less safe than it says.
-func TestClientsVerdictBelowWhatIsHere(t *testing.T) {
+func TestClientsVerdictLessCarefulThanItsParts(t *testing.T) {
 	judged := harness.InferredSpan(3, 0, 0.2, 2.9).ByClient().With(safeFailure()...).
 		With(semconv.RunOutcomeAttr(semconv.RunOutcomeFailed), semconv.ClassificationRuleset(classify.Ruleset))
 	for name, tt := range map[string]struct {
@@ -324,7 +324,7 @@ func TestClientsVerdictBelowWhatIsHere(t *testing.T) {
 }
 
 // Behind another classifier, `keep` changes nothing of what that wrote.
-func TestSecondLayer(t *testing.T) {
+func TestClassifierBehindAnother(t *testing.T) {
 	paths, err := filepath.Glob(harness.Testdata("traces", "*", "out.yaml"))
 	require.NoError(t, err)
 	for _, path := range paths {

@@ -108,7 +108,7 @@ func TestFetchedResponse(t *testing.T) {
 // A tool that waits for a person or a job is no failure, however the framework says so:
 // pydantic/pydantic-ai 4530, pydantic/logfire 1515, langfuse/langfuse 14034, DataDog/dd-trace-py
 // 16614, langchain-ai/langsmith-sdk 1127.
-func TestToolsThatWait(t *testing.T) {
+func TestWaitingTools(t *testing.T) {
 	for _, class := range []string{
 		"pydantic_ai.exceptions.ApprovalRequired", "pydantic_ai.exceptions.CallDeferred", "ApprovalRequired", "langgraph.errors.GraphInterrupt",
 		"langgraph.errors.NodeInterrupt", "crewai.flow.async_feedback.types.HumanFeedbackPending", "workflows.runtime.types.step_function.WaitingForEvent",
@@ -317,7 +317,7 @@ func TestLimitedCapture(t *testing.T) {
 
 // OpenInference sets OK on ADK's spans before the call ends; the exception of it is recorded
 // beside OK: Arize-ai/openinference 3415.
-func TestOKBesideAnException(t *testing.T) {
+func TestOKStatusBesideAnException(t *testing.T) {
 	tool := adk.tool(2, 1.5, "call_1").raising("ValueError", secret).ok()
 	tool.values["openinference.span.kind"] = "TOOL"
 	got := whatIsSaid(t, adk.run(4), adkCall(2, .1, 2, finished("tool_calls")), tool)
