@@ -58,7 +58,6 @@ type Harness struct {
 func New(tb testing.TB, cfg *llmclassify.Config, next consumer.Traces) *Harness {
 	tb.Helper()
 	h := &Harness{Clock: NewClock(), Sink: new(consumertest.TracesSink), Metrics: componenttest.NewTelemetry()}
-	tb.Cleanup(func() { require.NoError(tb, h.Metrics.Shutdown(context.Background())) })
 	if next == nil {
 		next = h.Sink
 	}

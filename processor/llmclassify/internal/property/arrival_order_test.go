@@ -336,7 +336,7 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 	paths, err := filepath.Glob(harness.Testdata("traces", "*", "in.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
-	for _, path := range paths {
+	for _, path := range sampled(paths) {
 		td, err := golden.ReadTraces(path)
 		require.NoError(t, err)
 		list = append(list, recordedTracesOf(filepath.Base(filepath.Dir(path)), td)...)
@@ -344,30 +344,38 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 	paths, err = filepath.Glob(filepath.Join("..", "dialect", "testdata", "traces", "*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
-	for _, path := range paths {
+	for _, path := range sampled(paths) {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 		require.NoError(t, err)
 		list = append(list, recordedTracesOf(filepath.Base(path), td)...)
 	}
-	for seed := range uint64(12) {
+	for seed := range uint64(12 / race.Every(6)) {
 		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), harness.TracesOf(t, makeTree(seed).spans...))...)
 		list[len(list)-1].made = true
 	}
-	for seed := range uint64(12) {
+	for seed := range uint64(12 / race.Every(6)) {
 		list = append(list, recordedTracesOf(fmt.Sprint("uncounted_", seed), harness.TracesOf(t, uncountedTrace(seed)...))...)
 		list[len(list)-1].uncounted = true
 	}
 	if dir := os.Getenv("OTELLLM_FIXTURES"); dir != "" {
 		paths, err = filepath.Glob(filepath.Join(dir, "..", "agents", "*", "*.traces.jsonl.gz"))
 		require.NoError(t, err)
-		for _, path := range paths {
+		for _, path := range sampled(paths) {
 			name := filepath.Base(filepath.Dir(path)) + "_" + strings.TrimSuffix(filepath.Base(path), ".traces.jsonl.gz")
 			list = append(list, recordedTracesOf(name, harness.ReadLines(t, path))...)
 		}
 	}
 	return list
+}
+
+// sampled is one path in ten with the race detector, and all of them without it.
+func sampled(paths []string) (some []string) {
+	for i := 0; i < len(paths); i += race.Every(10) {
+		some = append(some, paths[i])
+	}
+	return some
 }
 
 // uncountedTrace is a run that failed and announces no numbers, with requests and tools of
@@ -701,9 +709,6 @@ func TestOrder(t *testing.T) {
 	all := recordedTraces(t)
 	strict, careful := 0, 0
 	for i := range all {
-		if i%race.Every(6) != 0 {
-			continue
-		}
 		t.Run(all[i].name, func(t *testing.T) {
 			for n := range *orderings {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
@@ -757,9 +762,6 @@ func tinyLimits(g *rand.Rand) trace.Limits {
 func TestOrderInParts(t *testing.T) {
 	all := recordedTraces(t)
 	for i := range all {
-		if i%race.Every(6) != 0 {
-			continue
-		}
 		t.Run(all[i].name, func(t *testing.T) {
 			for n := range *orderings {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
