@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
@@ -58,7 +59,8 @@ func fillTables(t *testing.T, h *harness.Harness, tenant string, trace *uint64, 
 // Whatever tenants there are, what is kept beside facts takes no more than one alone may use.
 func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	cfg := tenantConfig()
-	cfg.MaxFactBytes = 4 << 20
+	part := race.Every(4)
+	cfg.MaxFactBytes = 4 << 20 / part
 	h := harness.New(t, cfg, nil)
 	size := func() (sum int) {
 		for _, s := range h.Shards {
@@ -70,13 +72,13 @@ func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	}
 	bound := cfg.MaxFactBytes * 6 / 16
 	trace := uint64(0)
-	for range 100 {
+	for range 100 / part {
 		fillTables(t, h, "first", &trace, 100)
 	}
 	require.Greater(t, size(), bound/3, "one alone fills all but the parts of root runs and of traces that are here")
 	for range 3 {
 		for i := range tenant.Max {
-			fillTables(t, h, fmt.Sprintf("tenant %d", i), &trace, 20)
+			fillTables(t, h, fmt.Sprintf("tenant %d", i), &trace, 20/part)
 		}
 	}
 	assert.Greater(t, size(), bound/3)

@@ -58,7 +58,8 @@ func TestSizing(t *testing.T) {
 		"all facts":     {full, numbers[2], numbers[3]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const runs, perRun, perCall = 2000, 5, 50
+			const perRun, perCall = 5, 50
+			runs := 2000 / race.Every(4)
 			h := harness.New(t, harness.DefaultConfig(), nil)
 			template := harness.TracesOf(t, tt.span)
 			before := heap()
@@ -83,13 +84,13 @@ func TestSizing(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, h.ConsumeTraces(t.Context(), td))
 			}
-			const n = runs * perRun
-			loose, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
+			n := runs * perRun
+			loose, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().Bytes)/float64(n)/1024
 			t.Logf("as they came: %.2f KiB a span, as estimated %.2f", loose, thought)
 			assert.InDelta(t, thought, loose, 0.35*loose, "the bound is one of memory")
 
 			h.Pass(t, worker.PackAfter)
-			held, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
+			held, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().Bytes)/float64(n)/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
 			if !race.Enabled {
@@ -102,7 +103,7 @@ func TestSizing(t *testing.T) {
 			require.Zero(t, h.Load().Bytes)
 			require.Equal(t, n, h.Sink.SpanCount())
 			h.Sink.Reset()
-			facts, thought := float64(heap()-before)/n/1024, float64(h.Load().FactBytes)/n/1024
+			facts, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().FactBytes)/float64(n)/1024
 			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
 			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
 			if !race.Enabled {

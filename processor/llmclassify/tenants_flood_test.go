@@ -3,6 +3,8 @@ package llmclassify_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -255,9 +257,13 @@ func TestTenantsBesideAFlood(t *testing.T) {
 		return out.spans
 	}
 	want := play(t, nil)
-	for name, flood := range floods(t) {
+	all := floods(t)
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		if i%race.Every(4) != 0 {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			got := play(t, flood)
+			got := play(t, all[name])
 			require.Len(t, got, len(want))
 			for key, span := range want {
 				assert.Equal(t, span.Attributes().AsRaw(), got[key].Attributes().AsRaw())
