@@ -1,3 +1,5 @@
+// Package property has tests of the properties that hold for all traces: in any order of arrival, over kills, restarts
+// and damaged storage, with a next consumer that refuses calls, and under a race of many senders.
 package property
 
 import (
@@ -36,7 +38,7 @@ import (
 // calls that bring them, on what else is in those, and on the number of shards.
 
 var (
-	orderings = flag.Int("orders", 2, "how many orders TestOrder and its like play of each trace")
+	orderings = flag.Int("orders", 2/race.Every(2), "how many orders TestOrder and its like play of each trace")
 	orderSeed = flag.Uint64("order-seed", 0, "the first seed of TestOrder")
 )
 

@@ -1,3 +1,4 @@
+// Package recorded has tests with spans as published agents, frameworks and instrumentations record them.
 package recorded
 
 import (

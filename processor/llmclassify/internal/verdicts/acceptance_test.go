@@ -1,3 +1,4 @@
+// Package verdicts has tests with traces made by hand, and the verdicts on them.
 package verdicts
 
 import (
