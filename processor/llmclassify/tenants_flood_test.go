@@ -259,7 +259,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 	want := play(t, nil)
 	all := floods(t)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
-		if i%race.Every(4) != race.Every(4)-1 {
+		if i%race.Every(6) != race.Every(6)-1 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

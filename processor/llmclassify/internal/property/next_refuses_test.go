@@ -222,7 +222,7 @@ func TestRunForwardedBeforeARestartIsJudged(t *testing.T) {
 
 // Restarts while nothing is on its way: each span goes out once, each run is judged once, and none is safer than without.
 func TestRestartsBetweenCalls(t *testing.T) {
-	for seed := range uint64(200 / race.Every(5)) {
+	for seed := range uint64(200 / race.Every(10)) {
 		flaky, tiny := seed%4 == 1, seed%4 == 2 || seed%8 == 5
 		type act struct {
 			specs []harness.Span

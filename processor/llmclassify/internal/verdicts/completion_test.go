@@ -260,7 +260,7 @@ func orders(n int) (list [][]int) {
 	for i := 2; i <= n; i++ {
 		all *= i
 	}
-	if most := 120 / race.Every(5); all > most {
+	if most := 120 / race.Every(10); all > most {
 		step = all/most + 1 | 1
 	}
 	for nth := 0; nth < all; nth += step {
