@@ -26,7 +26,7 @@ import (
 func TestManyTraces(t *testing.T) {
 	many := 100_000
 	if testing.Short() || race.Enabled {
-		many = 10_000
+		many = 5000
 	}
 	cfg := harness.DefaultConfig()
 	cfg.MaxHeldBytes = 1 << 30

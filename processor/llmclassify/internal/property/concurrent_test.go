@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
@@ -89,7 +90,8 @@ func TestConcurrent(t *testing.T) {
 			d := harness.NewDisk()
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
 
-			const senders, runs = 8, 40
+			const senders = 8
+			runs := 40 / race.Every(2)
 			var sending sync.WaitGroup
 			sent := make([]map[harness.SpanKey]int, senders)
 			for sender := range senders {

@@ -105,7 +105,7 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 					require.Equal(t, value, d.Content["aside."+key], what)
 				}
 				for i := range value {
-					if race.Enabled && i%16 > 0 {
+					if race.Enabled && i%32 > 0 {
 						continue // takes long
 					}
 					for _, flip := range []byte{0xff, 1 << (i % 8)} {
