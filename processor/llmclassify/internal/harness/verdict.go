@@ -66,7 +66,7 @@ func (v Verdict) On(o semconv.RunOutcome) Verdict { v.Outcome = o; return v }
 // Lacking is the same verdict on a run that names these outputs as missing.
 func (v Verdict) Lacking(ids ...string) Verdict { v.Missing = ids; return v }
 
-// Because is the same verdict with this advice on a repetition.
+// Because is the same verdict with another retry safety and its reason.
 func (v Verdict) Because(s semconv.RetrySafety, r semconv.RetryReason) Verdict {
 	v.Safety, v.Reason = s, r
 	return v
@@ -103,7 +103,7 @@ func Verdicts(td ptrace.Traces) map[byte]Verdict {
 	return found
 }
 
-// Words are the outcome, the failure and the advice of a verdict; empty where there is none.
+// Words are the outcome, the failure and the retry safety in one line, empty without a verdict.
 func (v Verdict) Words() string {
 	words := []string{}
 	if v.Outcome != semconv.RunOutcomeUnset {
