@@ -106,7 +106,7 @@ endif
 .PHONY: test-full
 test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector
 	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SAMPLED)
-	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) . ./internal/journal
+	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) . ./internal/journal ./internal/property ./internal/recorded ./internal/verdicts
 	@cd examples && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./retry
 	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./judgewasm ./internal/judge ./internal/sessionfiles
 	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run '^TestSameVerdicts$$' .
@@ -331,7 +331,7 @@ $(TOOLS)/actionlint $(TOOLS)/goreleaser:
 
 # The Collector in two steps: the builder writes its sources and go.mod when the manifest or our versions change;
 # a change to the processor's code only compiles.
-COLLECTOR_SOURCES := $(shell find processor connector otelllm/classify semconv -name '*.go' ! -name '*_test.go')
+COLLECTOR_SOURCES := $(shell find processor connector otelllm/classify semconv -name '*.go' ! -name '*_test.go' ! -path '*/harness/*')
 
 $(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod processor/llmclassify/go.mod processor/llmclassify/go.sum \
 		connector/llmagentlogs/go.mod connector/llmagentlogs/go.sum $(TOOLS)/builder
