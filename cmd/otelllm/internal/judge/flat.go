@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -126,7 +125,7 @@ func (t *trace) takePart(j *Judge, l *line, run pcommon.SpanID, a *answer) (pcom
 	t.bytes -= p.bytes
 	p.add(l, kind.facts, now, a)
 	t.bytes += p.bytes
-	t.SetFacts(live.Span{Span: p.span, Kind: p.kind, Open: !p.ended})
+	t.Set(live.Span{Span: p.span, Kind: p.kind, Open: !p.ended})
 	return p.span.SpanID(), nil
 }
 
@@ -181,37 +180,35 @@ func (p *flatPart) add(l *line, kind check.Kind, now pcommon.Timestamp, a *answe
 
 // putJSON writes a JSON value that may be a fact. It reports false for others.
 func putJSON(v pcommon.Value, raw json.RawMessage) bool {
-	switch raw[0] {
-	case '"':
-		var text string
-		if json.Unmarshal(raw, &text) != nil || len(text) > maxText {
+	var text string
+	var yes bool
+	var n int64
+	var f float64
+	var list []string
+	switch {
+	case string(raw) == "null":
+		return false
+	case json.Unmarshal(raw, &text) == nil:
+		if len(text) > maxText {
 			return false
 		}
 		v.SetStr(text)
-	case 't', 'f':
-		v.SetBool(raw[0] == 't')
-	case '[':
-		var list []string
-		if json.Unmarshal(raw, &list) != nil || len(list) > maxList || slices.ContainsFunc(list, func(s string) bool { return len(s) > maxText }) {
+	case json.Unmarshal(raw, &yes) == nil:
+		v.SetBool(yes)
+	case json.Unmarshal(raw, &n) == nil:
+		v.SetInt(n)
+	case json.Unmarshal(raw, &f) == nil:
+		v.SetDouble(f)
+	case json.Unmarshal(raw, &list) == nil:
+		if len(list) > maxList || slices.ContainsFunc(list, func(s string) bool { return len(s) > maxText }) {
 			return false
 		}
 		slice := v.SetEmptySlice()
-		slice.EnsureCapacity(len(list))
 		for _, s := range list {
 			slice.AppendEmpty().SetStr(s)
 		}
-	case 'n', '{':
-		return false
 	default:
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-			v.SetInt(n)
-			return true
-		}
-		f, err := strconv.ParseFloat(string(raw), 64)
-		if err != nil {
-			return false
-		}
-		v.SetDouble(f)
+		return false
 	}
 	return true
 }
