@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -89,11 +88,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.reset()
 		panic(http.ErrAbortHandler)
 	}
-	out := &responseWriter{ResponseWriter: w, exchange: x}
 	returned := false
 	defer func() { //nolint:contextcheck // it is the client's context that matters
 		if !returned {
-			_ = out.FlushError()
 			s.breakOff(r.Context(), x)
 		}
 		s.reportFailure(x)
@@ -101,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	// Without it net/http ends a request's body when the response begins.
 	_ = x.client.EnableFullDuplex()
-	s.handler.ServeHTTP(out, served)
+	s.handler.ServeHTTP(&responseWriter{w, x}, served)
 	returned = true
 }
 
@@ -264,9 +261,6 @@ type responseWriter struct {
 	http.ResponseWriter
 
 	exchange *exchange
-	// waiting: the headers wait for the first bytes of a body whose length they say, which mostly come together with
-	// them. ReverseProxy flushes them after headerWait, and ServeHTTP if the body breaks off.
-	waiting bool
 }
 
 // Unwrap is for http.ResponseController.
@@ -287,17 +281,14 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 	w.ResponseWriter.WriteHeader(status)
 	if status >= 200 {
-		w.waiting = true
-		if length, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64); length <= 0 {
-			_ = w.FlushError()
-		}
+		// Before the body, which may break off at once.
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}
 }
 
 // Write passes a piece of the response on at once. If it cannot, the answer is not whole for the client, even if
 // the piece was the last one.
 func (w *responseWriter) Write(p []byte) (int, error) {
-	w.waiting = false
 	n, err := w.ResponseWriter.Write(p)
 	if err == nil {
 		err = http.NewResponseController(w.ResponseWriter).Flush()
@@ -311,15 +302,8 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError is for ReverseProxy: it flushes after each Write, which has done so, and where the body keeps its
-// headers waiting.
-func (w *responseWriter) FlushError() error {
-	if !w.waiting {
-		return nil
-	}
-	w.waiting = false
-	return http.NewResponseController(w.ResponseWriter).Flush()
-}
+// FlushError is for ReverseProxy, which flushes after each Write: Write has done so.
+func (w *responseWriter) FlushError() error { return nil }
 
 // Hijack implements http.Hijacker: a tunnel sees what the client sends and gets.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -147,7 +147,6 @@ func New(config Config) (*Server, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      sending,
-		FlushInterval:  headerWait,
 		BufferPool:     &buffers{},
 		ModifyResponse: s.modifyResponse,
 		ErrorHandler:   s.unreachable,
@@ -222,8 +221,6 @@ func (s *Server) newHTTPServer() *http.Server {
 }
 
 const (
-	// headerWait is how long the headers of a response may wait for its body.
-	headerWait = 500 * time.Microsecond
 	// maxHeader bounds the headers of a request, and those of a response, in bytes.
 	maxHeader = 1 << 20
 	// headerLimit is the default of [Config.HeaderLimit].

@@ -353,8 +353,7 @@ func TestNoConnection(t *testing.T) {
 	}
 }
 
-// The headers of a response wait for a body that comes with them, and for no other: not for one that comes late, nor
-// for one that breaks off before its first byte.
+// The headers of a response do not wait for its body, which may come late or break off before its first byte.
 func TestHeadersWithoutBody(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"
 	read := make(chan struct{})
