@@ -26,6 +26,9 @@ const runKey = createContextKey('otelllm run');
 const signalKey = createContextKey('otelllm signal');
 const callKey = createContextKey('otelllm call'); // of otelllm-retry.mjs
 
+// succeeded has functions that are told the host of each request that went well outside of the loops of otelllm-retry.mjs.
+export const succeeded = new Set();
+
 // Abort is a reason for AbortController.abort that names its source: 'user', 'application', 'shutdown' or
 // 'deadline', with a reason of your choice. For 'watchdog', a timer of yours, reason is what it watched:
 // 'connect', 'first_progress', 'idle' or 'total', and limit its seconds.
@@ -254,6 +257,8 @@ class Recording {
 
   constructor(protocol, url, body, headers, signal) {
     this.start = performance.now();
+    this.host = url.host;
+    this.inLoop = context.active().getValue(callKey) !== undefined;
     this.run = context.active().getValue(runKey);
     this.signal = signal;
     this.stops = context.active().getValue(signalKey);
@@ -518,6 +523,7 @@ class Recording {
     this.signal?.removeEventListener('abort', this.onAbort);
     safely(() => this.settle(endingOf(this, how, error)));
     this.span.end();
+    if (!this.inLoop && this.status < 400 && this.span.facts.status !== 'error') for (const told of succeeded) safely(() => told(this.host));
   }
 
   settle(c) {
