@@ -68,7 +68,8 @@ type Verdict struct {
 //	a specific code > a phrase > a type, or a code that a phrase refines >
 //	a status that names a cause, or that a 5xx quotes > a code or a type that names a family > any status
 //
-// A limit of a long period is a phrase and gives way to all others.
+// A limit of a long period is a phrase and gives way to all others. A family of server errors, such as
+// api_error, beside a 4xx is the gateway's own type, and gives way to the status.
 type Strength uint8
 
 // The strengths, from the weakest on.
@@ -151,8 +152,11 @@ func Decide(e Error) Verdict {
 			continue
 		}
 		by := r.by
-		if i > 0 && by == BySpecific {
+		switch {
+		case i > 0 && by == BySpecific:
 			by = ByType
+		case by == ByFamily && r.kind == semconv.ProviderErrorKindServerError && status >= 400 && status < 500:
+			continue // the gateway's own type, beside the status of the provider
 		}
 		take(r, by, nameKey(knownAs(name), r.status))
 	}

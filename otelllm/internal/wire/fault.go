@@ -14,6 +14,7 @@ type fault struct {
 	seen      bool
 	listed    bool // it is one of a list
 	beside    bool // there are objects or lists in it that are not read
+	failed    bool // it says that it is no success
 	typ, code []byte
 	reason    []byte // Google's code, whose code is a status, or Anthropic's, which has none
 	quota     []byte // Google's name of a quota that is exhausted
@@ -107,6 +108,9 @@ func (f *fault) member(c *cursor, key []byte) {
 		if reason := c.str(); catalogue.KnownName(string(reason)) {
 			f.reason = reason
 		}
+	case "success":
+		f.failed = c.peek() == 'f'
+		c.skip()
 	case "event_id":
 		f.eventID = c.str()
 	case "retry_after", "retry_after_seconds":
@@ -350,8 +354,8 @@ func (f *fault) fill(e *Error) {
 }
 
 // known reports whether an object is an error by what it says, although it does not have the
-// form of one: it has an error status, or a name or a phrase of the catalogue, or nothing but words and
-// a number as code that is not that of success.
+// form of one: it has an error status, or a name or a phrase of the catalogue, or nothing but words beside
+// a number as code that is not that of success, or beside success: false.
 func (f *fault) known() bool {
 	if f.status != 0 || catalogue.KnownName(string(f.named())) || f.said > 0 && catalogue.KnownName(string(f.typ)) {
 		return true // a type alone may be the state of a job: cancelled
@@ -362,7 +366,7 @@ func (f *fault) known() bool {
 		}
 	}
 	n, err := strconv.Atoi(string(f.code))
-	return err == nil && (n < 0 || n >= 400) && f.said > 0 && !f.beside
+	return (f.failed || err == nil && (n < 0 || n >= 400)) && f.said > 0 && !f.beside
 }
 
 // faultOf reads a document that may be an error in the form of any provider:
@@ -394,7 +398,7 @@ func faultOf(data []byte) (f fault, ok bool) {
 		case "error":
 			text = c.peek() == '"'
 			nested.read(&c)
-		case "Response":
+		case "Response", "response":
 			nested.readWithin(&c)
 		case "object":
 			flat.seen = string(c.str()) == "error" || flat.seen
@@ -449,7 +453,7 @@ func (f *fault) readWithin(c *cursor) {
 		return
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) == "Error" {
+		if string(uncapital(key)) == "error" {
 			f.read(c)
 		} else {
 			c.skip()
