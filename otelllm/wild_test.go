@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,6 +41,8 @@ type wildCase struct {
 	// Want has alternatives, separated by |, for what is said: see wildSaid. none means that nothing is, any that
 	// something is, and "not x" anything but x.
 	Want map[string]string `yaml:"want"`
+
+	read chan struct{} // closed when the client has read the body
 }
 
 // wildFrame is a message of an AWS event stream.
@@ -83,6 +85,7 @@ func TestWild(t *testing.T) {
 func (c *wildCase) run(t *testing.T) {
 	require.NotEmpty(t, c.Source)
 	require.NotEmpty(t, c.Want)
+	c.read = make(chan struct{})
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	r := newRecorder(t)
@@ -138,11 +141,15 @@ func (c *wildCase) call(t *testing.T, rt http.RoundTripper, url string) {
 		return
 	}
 	defer resp.Body.Close()
-	seen, buf := "", make([]byte, 4096)
+	seen, buf, arrived := "", make([]byte, 4096), sync.OnceFunc(func() { close(c.read) })
+	defer arrived()
 	for err == nil && (c.CloseAfter == "" || !strings.Contains(seen, c.CloseAfter)) {
 		var n int
 		n, err = resp.Body.Read(buf)
 		seen += string(buf[:n])
+		if len(seen) >= len(c.Body) {
+			arrived()
+		}
 	}
 }
 
@@ -178,12 +185,12 @@ func (c *wildCase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	time.Sleep(20 * time.Millisecond) // what was sent arrives before the end
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		panic(err)
 	}
 	if c.End == "reset" {
+		<-c.read
 		nettest.Reset(conn)
 		return
 	}

@@ -537,7 +537,7 @@ class Recording {
       'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': error?.after || undefined,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
       'llm.provider_error.kind': error?.kind, 'llm.provider_error.code': error?.code, 'llm.provider_error.in_band': error && known,
-      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || undefined,
+      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || s.spliced || undefined,
       'llm.watchdog.kind': c.watchdog, 'llm.watchdog.limit': c.limit,
       ...(known && {
         'llm.stream.unread': s.unread || undefined,
@@ -1128,7 +1128,7 @@ const messages = {
       case 'message_start':
         if (s.blocks && !s.terminal && e.message.id && e.message.id === s.message) break; // gateways repeat it
         if (s.blocks && !s.terminal) { // a gateway has appended the answer of another attempt
-          s.broken = true;
+          s.broken = s.spliced = true;
           s.violation ??= 'malformed_event';
           for (const c of s.calls) if (!c.free) endInput(s, c);
           s.writing = undefined;
@@ -1252,7 +1252,6 @@ class Fault {
       case 'type': this.type = textOf(v); break;
       case 'code': this.code = textOf(v); this.setStatus(v); break;
       case 'status': case 'status_code': case 'statusCode': case 'http_status': case 'http_status_code': case 'http_code':
-      case 'originalStatusCode':
         if (!this.setStatus(v) && !this.type) this.type = textOf(v); // a name in Google's errors
         break;
       case 'message': case 'msg': case 'detail': case 'title': case 'error_message': case 'error_description': case 'description':
@@ -1349,6 +1348,7 @@ function faultIn(document) {
   for (const [key, v] of Object.entries(document)) {
     switch (key) {
       case 'error': nested.read(v); break;
+      case 'OriginalStatusCode': flat.setStatus(v); break; // of SageMaker: what the model answered
       case 'Response': case 'response': // of Tencent Cloud, which wraps an answer, too
         for (const [inner, error] of isObject(v) ? Object.entries(v) : []) if (uncapital(inner) === 'error') nested.read(error);
         break;

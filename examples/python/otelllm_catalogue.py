@@ -456,6 +456,7 @@ CATALOGUE = {
 ["does not support thinking", ["invalid_request", "phrase"]],
 ["exceeded token rate limit", ["rate_limited", "phrase"]],
 ["exceededbudget: end user=", ["quota_exhausted", "phrase"]],
+["improperly formed request", ["invalid_request", "phrase"]],
 ["maximum context length is", ["context_length_exceeded", "phrase"]],
 ["requests per day per user", ["quota_exhausted", "phrase"]],
 ["the request queue is full", ["overloaded", "phrase"]],

@@ -956,6 +956,7 @@ class _State:
         self.phase, self.finish = 'response_started', []
         self.terminal = self.complete = self.refused = self.asks = False
         self.strange = self.broken = False  # an object came that is not known; after which the answer is not what the model wrote
+        self.spliced = False  # another answer began within it, which a gateway appended
         self.blocks, self.message = False, None  # of Messages: a block has begun; the message's id
         self.error = self.violation = self.id = self.model = self.input = self.output = None
         # The counts do not include everything that the client got: a count of zero proves nothing.
@@ -1433,6 +1434,8 @@ class _Recording:
             'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
         }
         facts.update(error)
+        if s.spliced:
+            facts['llm.provider_error.intermediary'] = True
         if known:
             finish = [_name(f) for f in s.finish] + (['error'] if c.get('due') else [])
             facts.update({
@@ -1963,7 +1966,7 @@ class _Messages:
             if s.blocks and not s.terminal and again and again == s.message:
                 return  # gateways repeat it
             if s.blocks and not s.terminal:  # a gateway has appended the answer of another attempt
-                s.broken, s.violation, s.writing = True, s.violation or 'malformed_event', None
+                s.broken, s.spliced, s.violation, s.writing = True, True, s.violation or 'malformed_event', None
                 for c in s.calls:
                     if not c.free:
                         _end_input(s, c)
@@ -2085,7 +2088,7 @@ class _Fault:
         elif key == 'code':
             self.code = _text_of(v)
             self.set_status(v)
-        elif key in ('status', 'status_code', 'statusCode', 'http_status', 'http_status_code', 'http_code', 'originalStatusCode'):
+        elif key in ('status', 'status_code', 'statusCode', 'http_status', 'http_status_code', 'http_code'):
             if not self.set_status(v) and not self.type:
                 self.type = _text_of(v)  # a name in Google's errors
         elif key in ('message', 'msg', 'detail', 'title', 'error_message', 'error_description', 'description', 'innererror', 'upstream_error', 'errors'):
@@ -2217,6 +2220,8 @@ def _fault_in(document):
     for key, v in document.items():
         if key == 'error':
             nested.read(v)
+        elif key == 'OriginalStatusCode':  # of SageMaker: what the model answered
+            flat.set_status(v)
         elif key in ('Response', 'response'):  # of Tencent Cloud, which wraps an answer, too
             for inner, error in v.items() if isinstance(v, dict) else ():
                 if _uncapital(inner) == 'error':

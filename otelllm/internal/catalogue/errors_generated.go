@@ -459,6 +459,7 @@ var phrases = [...]phrase{
 	{"does not support thinking", rule{kind: semconv.ProviderErrorKindInvalidRequest}},
 	{"exceeded token rate limit", rule{kind: semconv.ProviderErrorKindRateLimited}},
 	{"exceededbudget: end user=", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
+	{"improperly formed request", rule{kind: semconv.ProviderErrorKindInvalidRequest}},
 	{"maximum context length is", rule{kind: semconv.ProviderErrorKindContextLengthExceeded}},
 	{"requests per day per user", rule{kind: semconv.ProviderErrorKindQuotaExhausted}},
 	{"the request queue is full", rule{kind: semconv.ProviderErrorKindOverloaded}},

@@ -86,7 +86,7 @@ func (f *fault) member(c *cursor, key []byte) {
 	case "code":
 		f.code = c.text()
 		f.setStatus(f.code)
-	case "status", "status_code", "statusCode", "http_status", "http_status_code", "http_code", "originalStatusCode": // the last: of SageMaker
+	case "status", "status_code", "statusCode", "http_status", "http_status_code", "http_code":
 		// A number, or a name in Google's errors (RESOURCE_EXHAUSTED).
 		status := c.text()
 		if !f.setStatus(status) && len(f.typ) == 0 {
@@ -398,6 +398,8 @@ func faultOf(data []byte) (f fault, ok bool) {
 		case "error":
 			text = c.peek() == '"'
 			nested.read(&c)
+		case "OriginalStatusCode": // of SageMaker: what the model answered
+			flat.setStatus(c.text())
 		case "Response", "response":
 			nested.readWithin(&c)
 		case "object":
