@@ -97,7 +97,7 @@ func (c *wildCase) run(t *testing.T) {
 		said := ""
 		for _, kv := range s.Attributes() {
 			if string(kv.Key) == attribute {
-				said = kv.Value.Emit()
+				said = kv.Value.String()
 			}
 		}
 		assert.True(t, wildHolds(c.Want[key], said), "%s is %q, want %s", key, said, c.Want[key])
