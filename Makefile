@@ -219,6 +219,12 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle
 	@$(BUILD)/oracle -seed $(SEED) $(ORACLEFLAGS)
 
+.PHONY: wild
+wild: ## the verdicts on answers that people reported in public, counted
+	@mkdir -p $(BUILD)
+	@$(PLAIN) $(GO) test -count=1 -run '^TestWild$$' -v ./otelllm >$(BUILD)/wild.txt; status=$$?; \
+		grep -v -e '^=== ' -e '--- PASS' -e '^PASS' $(BUILD)/wild.txt; exit $$status
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words

@@ -164,8 +164,10 @@ func broken(s *State) {
 	s.Unread, s.Broken, s.Violation = true, true, semconv.TransportCauseMalformedEvent
 }
 
-// spoiled are the effects of an event in a place where the protocol does not have it.
-func spoiled(s *State) { s.Broken, s.Violation = true, semconv.TransportCauseMalformedEvent }
+// spoiled are the effects of another answer within one.
+func spoiled(s *State) {
+	s.Broken, s.Spliced, s.Violation = true, true, semconv.TransportCauseMalformedEvent
+}
 
 func violated(cause semconv.TransportCause) func(*State) {
 	return func(s *State) { s.Violation = cause }

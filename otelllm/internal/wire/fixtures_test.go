@@ -651,7 +651,7 @@ func (o *oracle) another() {
 		}
 	}
 	o.last = ""
-	o.state.Broken, o.state.Violation = true, semconv.TransportCauseMalformedEvent
+	o.state.Broken, o.state.Spliced, o.state.Violation = true, true, semconv.TransportCauseMalformedEvent
 }
 
 func (o *oracle) messagesStop(reason string) {
