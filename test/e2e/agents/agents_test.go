@@ -359,6 +359,10 @@ func judge(t *testing.T, f *fault, o outcome) {
 			}
 		case "succeeded":
 			assert.Empty(t, attr(r, semconv.FailureClassKey), verdict)
+		case "":
+			if attr(r, semconv.FailureClassKey) != "" {
+				failed++ // a request of no run
+			}
 		}
 		if safe := attr(r, semconv.RetrySafetyKey) == "safe_auto_retry"; safe {
 			assert.False(t, o.toolRuns > 0 && len(r.Requests)+len(r.Tools) > 1, "a tool ran, and it is said: %s", verdict)
@@ -369,7 +373,11 @@ func judge(t *testing.T, f *fault, o outcome) {
 			assert.False(t, safe && f.races && o.toolRuns > 0, "a tool ran on a call that was cut, and it is said of the request: safe")
 		}
 	}
-	if !f.healed(o.went()) {
+	if f.healed(o.went()) {
+		return
+	}
+	assert.NotRegexp(t, `(?m)^otelllm: .*\bok$`, o.stderr)
+	if f.stop == nil && !f.decides { // of one that was stopped it may not be known how it ended
 		assert.Positive(t, failed, "the last request failed, and no run is said to have failed")
 	}
 }

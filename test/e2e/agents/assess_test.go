@@ -186,6 +186,8 @@ func (f *fault) ofRun(w went, v verdict) mark {
 		return nothing
 	case w.unread && !v.well():
 		return careful // that it cannot read them is in no signal
+	case !healed && v.well() && f.decides:
+		return careful // every answer came whole, and the agent failed
 	case !healed && v.well():
 		return wrong
 	case !healed:
@@ -305,7 +307,7 @@ func TestAssess(t *testing.T) {
 		{"reset_after_end", "2 requests, exit 0", 0, []string{"run, recovered"}, right},
 		{"reset_after_end", "1 request, exit 0", 0, []string{failed}, wrong},
 		{"reset_after_end", "1 request, exit 1", 0, []string{failed}, right},
-		{"reset_after_end", "1 request, exit 1", 0, []string{ok}, wrong},
+		{"reset_after_end", "1 request, exit 1", 0, []string{ok}, careful},
 		{"ctrl_c_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, aborted, local_abort, user, no_retry"}, right},
 		{"kill_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, incomplete, run_abandoned, process_died, user_confirmed_retry"}, right},
 		{"kill_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, aborted, local_abort, user, no_retry"}, wrong},
