@@ -64,7 +64,7 @@ func printSessionPlan(w io.Writer, s *sessionfiles.Session) error {
 	if j.Plan.More {
 		planField(w, "may have run", "calls that are not recorded")
 	}
-	if j.Hidden {
+	if j.Unlisted {
 		planField(w, "may have run", "calls of a sub-agent, which are not listed here")
 	}
 	if warning := sessionfiles.ResumeWarning(s, j); warning != "" {

@@ -16,6 +16,8 @@ type Exchange struct {
 	cut     *cut
 
 	compression compression
+	asDocument  bool   // also where a stream was asked for
+	location    string // of a redirect
 }
 
 type exchangeKind uint8
@@ -25,6 +27,7 @@ const (
 	exchangeFailure
 	exchangeBody
 	exchangeSilence
+	exchangeRedirect
 )
 
 // Framing is how an HTTP/1.1 body marks its end.
@@ -58,6 +61,16 @@ func Refuse(f Failure) Exchange { return Exchange{kind: exchangeFailure, failure
 // Body returns a 200 response with any content.
 func Body(contentType string, data []byte) Exchange {
 	return Exchange{kind: exchangeBody, body: rawBody{contentType: contentType, data: data}}
+}
+
+// Redirect returns a status 302 to another place.
+func Redirect(location string) Exchange { return Exchange{kind: exchangeRedirect, location: location} }
+
+// AsDocument returns the exchange with an answer that is one JSON document, also where the request
+// asks for a stream.
+func (e Exchange) AsDocument() Exchange {
+	e.asDocument = true
+	return e
 }
 
 // HTMLPage returns the page of a proxy or a captive portal, with status 200.

@@ -40,10 +40,14 @@ func (p *player) play(e Exchange) {
 	switch e.kind {
 	case exchangeFailure:
 		p.record.Status = e.failure.write(p.w, p.record.Wire, p.record.RequestID, p.record.Encoding)
+	case exchangeRedirect:
+		p.record.Status = http.StatusFound
+		h.Set("Location", e.location)
+		p.w.WriteHeader(http.StatusFound)
 	case exchangeBody:
 		p.document(e, e.body.contentType, e.body.data)
 	default:
-		if p.record.Streamed {
+		if p.record.Streamed && !e.asDocument {
 			p.stream(e)
 		} else {
 			p.document(e, "application/json", p.record.Wire.document(e.steps, p.ids))

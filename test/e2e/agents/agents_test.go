@@ -76,7 +76,7 @@ func matrix(t *testing.T, agents []agent, name func(*agent) string) {
 			t.Parallel()
 			for j := range faults {
 				f := &faults[j]
-				if !f.concerns(a.wire) || testing.Short() && !f.short {
+				if !f.concerns(a) || testing.Short() && !f.short {
 					continue
 				}
 				t.Run(f.name, func(t *testing.T) {
@@ -162,7 +162,11 @@ func play(t *testing.T, a *agent, f *fault, program []string, by way, serve serv
 		defer close(ended)
 		_ = cmd.Wait() // its status is read below
 	}()
-	out.killed = await(cmd.Process, s, ended)
+	if f.stop != nil {
+		out.killed = f.stop.send(t, cmd.Process.Pid, by.bin != "" && !a.settings, s, ended)
+	} else {
+		out.killed = await(cmd.Process, s, ended)
+	}
 
 	out.exit = cmd.ProcessState.ExitCode()
 	out.stdout, out.stderr = stdout.String(), stderr.String()
@@ -172,7 +176,7 @@ func play(t *testing.T, a *agent, f *fault, program []string, by way, serve serv
 	s.mu.Lock()
 	out.main, out.side, out.accepted, out.compressed = s.main, s.side, s.accepted, s.compressed
 	asked := slices.ContainsFunc(out.accepted, func(accept string) bool { return strings.Contains(accept, "gzip") })
-	out.plain, out.unread = f.gzip && out.compressed == 0, f.unasked && !asked
+	out.plain, out.unread = f.gzip && out.compressed == 0, f.unasked && !asked || f.asJSON && out.toolRuns == 0
 	s.mu.Unlock()
 	switch {
 	case through != nil:
@@ -182,6 +186,66 @@ func play(t *testing.T, a *agent, f *fault, program []string, by way, serve serv
 		out.records = read(t, jsonl)
 	}
 	return out
+}
+
+// send sends the signal when its moment has come, and waits for the agent's end.
+func (st *stop) send(t *testing.T, pid int, through bool, s *script, ended <-chan struct{}) (sent bool) {
+	t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.After(startPatience); ; {
+		if st.inTool && len(effects(s)) > 0 || !st.inTool && s.requests() > 0 {
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-ended:
+			return false
+		case <-deadline:
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			require.FailNow(t, "the moment never came")
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	for range 3 { // some ask again whether they shall end
+		switch {
+		case st.signal == syscall.SIGKILL && through:
+			for _, child := range descendants(pid) {
+				_ = syscall.Kill(child, st.signal)
+			}
+		default:
+			_ = syscall.Kill(-pid, st.signal)
+		}
+		select {
+		case <-ended:
+			return true
+		case <-time.After(10 * time.Second):
+		}
+	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	<-ended
+	return true
+}
+
+// descendants returns the processes that a process began, and those that they did. Where there is no /proc, there are none.
+func descendants(pid int) (list []int) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/stat")
+	children := make(map[int][]int)
+	for _, line := range lines {
+		stat, err := os.ReadFile(line)
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if err != nil || len(fields) < 2 {
+			continue // it has ended
+		}
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(line)))
+		parent, _ := strconv.Atoi(fields[1])
+		children[parent] = append(children[parent], child)
+	}
+	for next := children[pid]; len(next) > 0; {
+		list = append(list, next[0])
+		next = append(next[1:], children[next[0]]...)
+	}
+	return list
 }
 
 // endDaemons ends what an agent has left running: processes that are called with a path in
@@ -290,11 +354,15 @@ func judge(t *testing.T, f *fault, o outcome) {
 			failed++
 			assert.False(t, f.healed(o.went()) && !o.killed, "the server answered the last request, and it is said: %s", verdict)
 			class, _ := semconv.ParseClass(attr(r, semconv.FailureClassKey))
-			if !f.healed(o.went()) && (!o.killed || class != semconv.ClassLocalAbort) {
+			if !f.healed(o.went()) && (!o.killed || f.stop != nil || class != semconv.ClassLocalAbort) {
 				assert.Contains(t, f.classes, class, verdict)
 			}
 		case "succeeded":
 			assert.Empty(t, attr(r, semconv.FailureClassKey), verdict)
+		case "":
+			if attr(r, semconv.FailureClassKey) != "" {
+				failed++ // a request of no run
+			}
 		}
 		if safe := attr(r, semconv.RetrySafetyKey) == "safe_auto_retry"; safe {
 			assert.False(t, o.toolRuns > 0 && len(r.Requests)+len(r.Tools) > 1, "a tool ran, and it is said: %s", verdict)
@@ -305,7 +373,11 @@ func judge(t *testing.T, f *fault, o outcome) {
 			assert.False(t, safe && f.races && o.toolRuns > 0, "a tool ran on a call that was cut, and it is said of the request: safe")
 		}
 	}
-	if !f.healed(o.went()) {
+	if f.healed(o.went()) {
+		return
+	}
+	assert.NotRegexp(t, `(?m)^otelllm: .*\bok$`, o.stderr)
+	if f.stop == nil && !f.decides { // of one that was stopped it may not be known how it ended
 		assert.Positive(t, failed, "the last request failed, and no run is said to have failed")
 	}
 }

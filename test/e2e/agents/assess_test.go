@@ -96,10 +96,15 @@ type went struct {
 	ran        bool // the tool
 	killed     bool
 	unread     bool // it could not read the answers
+	exit       int  // its status; 0 if it was killed
 }
 
 func (o *outcome) went() went {
-	return went{main: o.main, side: o.side, ran: o.toolRuns > 0, killed: o.killed, unread: o.unread}
+	w := went{main: o.main, side: o.side, ran: o.toolRuns > 0, killed: o.killed, unread: o.unread}
+	if !o.killed {
+		w.exit = o.exit
+	}
+	return w
 }
 
 // wentOf reads the words of [outcome.did].
@@ -107,6 +112,11 @@ func wentOf(did string, side int) (w went, err error) {
 	number, rest, _ := strings.Cut(did, " ")
 	w.side, w.ran, w.killed = side, strings.Contains(rest, "the tool ran"), strings.HasSuffix(rest, "interrupted")
 	w.unread = strings.Contains(rest, unreadWords)
+	if _, status, ok := strings.Cut(rest, "exit "); ok {
+		if w.exit, err = strconv.Atoi(status); err != nil {
+			return w, err
+		}
+	}
 	w.main, err = strconv.Atoi(number)
 	return w, err
 }
@@ -176,6 +186,8 @@ func (f *fault) ofRun(w went, v verdict) mark {
 		return nothing
 	case w.unread && !v.well():
 		return careful // that it cannot read them is in no signal
+	case !healed && v.well() && f.decides:
+		return careful // every answer came whole, and the agent failed
 	case !healed && v.well():
 		return wrong
 	case !healed:
@@ -184,7 +196,7 @@ func (f *fault) ofRun(w went, v verdict) mark {
 		return careful
 	case !v.well() || v.class != semconv.ClassUnset:
 		return wrong
-	case f.breaks() == (v.outcome == semconv.RunOutcomeRecovered):
+	case f.decides, f.breaks() == (v.outcome == semconv.RunOutcomeRecovered):
 		return right
 	case f.breaks():
 		return careful // and something had failed before
@@ -213,7 +225,7 @@ func (f *fault) ofPart(w went, v verdict) mark {
 // ofFailure is for what is said of a failure that happened.
 func (f *fault) ofFailure(w went, v verdict) mark {
 	classes, causes := f.classes, f.causes
-	if w.killed {
+	if w.killed && f.stop == nil {
 		classes = append(slices.Clone(classes), semconv.ClassLocalAbort)
 		causes = append(slices.Clone(causes), semconv.CauseConsumerClosed, semconv.CauseShutdown)
 	}
@@ -291,6 +303,14 @@ func TestAssess(t *testing.T) {
 		{"overloaded", "3 requests, exit 1", 0, []string{"run, failed, provider_error, server_error, user_confirmed_retry"}, careful},
 		{"unauthorized", "1 request, exit 1", 0, []string{"run, failed, provider_error, invalid_request, no_retry"}, wrong},
 		{"stall", "1 request, interrupted", 0, []string{"run, aborted, local_abort, consumer_closed, no_retry"}, right},
+		{"reset_after_end", "1 request, exit 0", 0, []string{ok}, right},
+		{"reset_after_end", "2 requests, exit 0", 0, []string{"run, recovered"}, right},
+		{"reset_after_end", "1 request, exit 0", 0, []string{failed}, wrong},
+		{"reset_after_end", "1 request, exit 1", 0, []string{failed}, right},
+		{"reset_after_end", "1 request, exit 1", 0, []string{ok}, careful},
+		{"ctrl_c_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, aborted, local_abort, user, no_retry"}, right},
+		{"kill_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, incomplete, run_abandoned, process_died, user_confirmed_retry"}, right},
+		{"kill_in_tool", "1 request, the tool ran, interrupted", 0, []string{"run, aborted, local_abort, user, no_retry"}, wrong},
 		{"stall", "1 request, exit 1", 0, []string{"run, failed, watchdog_timeout, idle, user_confirmed_retry"}, right},
 	} {
 		w, err := wentOf(tt.did, tt.side)

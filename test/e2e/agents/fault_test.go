@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -32,11 +34,23 @@ type fault struct {
 	short   bool            // played with -short, too
 	gzip    bool            // the answers are compressed, if the agent asks for that
 	unasked bool            // or does not: then it cannot read them
+	asJSON  bool            // the first answer is a document, although a stream was asked for
 	wires   []faultyllm.Wire
+	agents  []string // nil: all
+	stop    *stop    // a signal that the agent gets
+	decides bool     // whether the answer is one, or broke, is for the agent to say: by its exit status
+}
+
+// stop is a signal that an agent gets while its tool runs, or while text arrives.
+type stop struct {
+	signal syscall.Signal // SIGINT comes from the terminal, to all of its processes; SIGKILL to all but otelllm itself
+	inTool bool
 }
 
 // healed reports whether the agent got an answer to its last request, and could read it.
-func (f *fault) healed(w went) bool { return f.heals && !w.unread && (!f.once || w.main > 1) }
+func (f *fault) healed(w went) bool {
+	return f.heals && !w.unread && (!f.once || w.main > 1) && (!f.decides || w.exit == 0)
+}
 
 // script is a case in play.
 type script struct {
@@ -63,6 +77,12 @@ func (s *script) toolCommand() string {
 
 func (s *script) input() string {
 	return strings.ReplaceAll(s.agent.input, "COMMAND", s.toolCommand())
+}
+
+// longCall is a call of a tool that runs until it is stopped.
+func (s *script) longCall() faultyllm.Exchange {
+	input := strings.ReplaceAll(s.agent.input, "COMMAND", s.toolCommand()+"; sleep 60")
+	return faultyllm.Answer(faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, input), faultyllm.Finish(faultyllm.ToolCalls))
 }
 
 func (s *script) call() faultyllm.Exchange { return s.callOf("call_e2e_5Yq8") }
@@ -119,6 +139,7 @@ var (
 	// A body that just ends was cut short, if its length or its form shows that.
 	justEnded = []semconv.Cause{semconv.CauseCleanEOF, semconv.CauseBodyTruncated}
 	stopped   = []semconv.Cause{semconv.CauseIdle, semconv.CauseConsumerClosed, semconv.CauseShutdown}
+	byPerson  = append([]semconv.Cause{semconv.CauseUser}, stopped...)
 	broken    = []semconv.Cause{semconv.CauseServerError}
 
 	// The wire protocols of agents that take any provider.
@@ -211,12 +232,71 @@ var faults = []fault{
 		}
 		return s.call().CompressedAnyway(faultyllm.Gzip)
 	}},
+	{name: "br_ok", heals: true, gzip: true, wires: open, answer: compressed(faultyllm.Brotli)},
+	{name: "zstd_ok", heals: true, gzip: true, wires: open, answer: compressed(faultyllm.Zstd)},
+	{
+		// To a place that is not there, where the client follows it: what it asks there is no request to a model.
+		name: "redirect", classes: append([]semconv.Class{semconv.ClassUnclassified}, provider...), causes: []semconv.Cause{semconv.CauseNotFound},
+		answer: always(func(*script) faultyllm.Exchange { return faultyllm.Redirect("/elsewhere") }),
+	},
+	{name: "json", heals: true, asJSON: true, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return done()
+		}
+		return s.call().AsDocument()
+	}},
+	{name: "reset_after_end", heals: true, decides: true, classes: interrupted, causes: wasReset, shows: true, answer: always(func(*script) faultyllm.Exchange {
+		return faultyllm.Answer(faultyllm.Text("canary-answer-22d0 ", "All ", "done."), faultyllm.Finish(faultyllm.Stop), faultyllm.Reset()).Unhurried(100 * time.Millisecond)
+	})},
+	{name: "drip", heals: true, answer: always(func(*script) faultyllm.Exchange {
+		var steps []faultyllm.Step
+		for n := range 20 { // some agents stop an answer that repeats itself
+			steps = append(steps, faultyllm.Text(strconv.Itoa(n*n*37)+" "), faultyllm.Pause(100*time.Millisecond))
+		}
+		return faultyllm.Answer(append(steps, faultyllm.Finish(faultyllm.Stop))...)
+	})},
+	{name: "two_sub_agents", heals: true, agents: []string{"claude", "opencode", "qwen"}, answer: func(s *script, n int, outputs bool) faultyllm.Exchange {
+		switch of := subAgents[s.agent.name]; {
+		case outputs:
+			return done()
+		case n == 0:
+			return faultyllm.Answer(faultyllm.ToolCall(subAgentCall, of.tool, of.input), faultyllm.ToolCall(subAgentCall+"b", of.tool, of.input), faultyllm.Finish(faultyllm.ToolCalls))
+		default:
+			return s.callOf("call_e2e_" + strconv.Itoa(n))
+		}
+	}},
+	{
+		name: "ctrl_c_in_tool", classes: []semconv.Class{semconv.ClassLocalAbort}, causes: byPerson, stop: &stop{syscall.SIGINT, true},
+		answer: always((*script).longCall),
+	},
+	{
+		name: "ctrl_c_in_text", classes: []semconv.Class{semconv.ClassLocalAbort}, causes: byPerson, shows: true, stop: &stop{syscall.SIGINT, false},
+		answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Stall()) }),
+	},
+	{
+		name: "kill_in_tool", classes: []semconv.Class{semconv.ClassRunAbandoned}, causes: []semconv.Cause{semconv.CauseProcessDied}, stop: &stop{syscall.SIGKILL, true},
+		answer: always((*script).longCall),
+	},
+	{
+		name: "kill_in_text", classes: []semconv.Class{semconv.ClassRunAbandoned}, causes: []semconv.Cause{semconv.CauseProcessDied}, shows: true, stop: &stop{syscall.SIGKILL, false},
+		answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Stall()) }),
+	},
 	{name: "tool_reset", short: true, classes: interrupted, causes: wasReset, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
 		if outputs {
 			return reset()
 		}
 		return s.call()
 	}},
+}
+
+// compressed are a call and an answer, compressed if the agent asks for that.
+func compressed(encoding faultyllm.Encoding) func(*script, int, bool) faultyllm.Exchange {
+	return func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return done().Compressed(encoding)
+		}
+		return s.call().Compressed(encoding)
+	}
 }
 
 // wholeCall is an answer that breaks after a call whose arguments are complete, before the
@@ -228,9 +308,9 @@ func wholeCall(fault ...faultyllm.Step) func(*script, int, bool) faultyllm.Excha
 	}
 }
 
-// concerns reports whether a fault can be played over a wire protocol.
-func (f *fault) concerns(w faultyllm.Wire) bool {
-	return len(f.wires) == 0 || slices.Contains(f.wires, w)
+// concerns reports whether a fault can be played to an agent.
+func (f *fault) concerns(a *agent) bool {
+	return (len(f.wires) == 0 || slices.Contains(f.wires, a.wire)) && (len(f.agents) == 0 || slices.Contains(f.agents, a.title()))
 }
 
 func (s *script) stallBegins() { s.once.Do(func() { close(s.stalled) }) }

@@ -182,6 +182,9 @@ func (s *story) play(t *testing.T, a *agent, argv []string, bin string, srv *fau
 	judge(t, &s.fault, o)
 	private(t, o)
 	s.check(t, &r)
+	if t.Failed() {
+		return // the page has what was right
+	}
 	tellings.mu.Lock()
 	defer tellings.mu.Unlock()
 	tellings.list = append(tellings.list, r)
@@ -222,12 +225,15 @@ func printed(stderr string) string {
 		}
 	}
 	text := durations.ReplaceAllString(strings.Join(lines, "\n"), "N s")
+	text = idsAndPaths.ReplaceAllString(text, "${1}…")
 	return clocks.ReplaceAllString(text, "${1}HH:MM:SS")
 }
 
 var (
 	durations = regexp.MustCompile(`\b[0-9.]+ ?m?s\b`)
-	clocks    = regexp.MustCompile(`(?m)^(  )[0-9]{2}:[0-9]{2}:[0-9]{2}\b`)
+	// Ids of requests and sessions, and the file of --json.
+	idsAndPaths = regexp.MustCompile(`((?:\breq_|--plan |explain last ))\S+`)
+	clocks      = regexp.MustCompile(`(?m)^(  )[0-9]{2}:[0-9]{2}:[0-9]{2}\b`)
 )
 
 // check holds what was printed against what has to be.

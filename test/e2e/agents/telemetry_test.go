@@ -59,7 +59,7 @@ func TestTelemetry(t *testing.T) {
 			t.Parallel()
 			for j := range faults {
 				f := &faults[j]
-				if !f.concerns(a.wire) || testing.Short() && !f.short {
+				if !f.concerns(a) || f.stop != nil || testing.Short() && !f.short {
 					continue
 				}
 				t.Run(f.name, func(t *testing.T) {

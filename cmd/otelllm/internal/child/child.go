@@ -84,23 +84,48 @@ func Run(args, env []string) (Ended, error) {
 	<-stopped
 	how.At = time.Now()
 	how.Code, how.Signal = status(cmd.ProcessState, err)
+	if how.Code != 0 && !how.Deliberate() {
+		select {
+		case s := <-signals:
+			how.note(s)
+		case <-time.After(late):
+		}
+	}
 	return how, nil
 }
 
-// passOn sends the command the signals that come, until it has ended. What the terminal
-// sends has reached the command already.
+// late is how much later than the command this process may learn of a signal that both got.
+const late = 20 * time.Millisecond
+
+// note notes a signal, and reports whether the command has it already: what the terminal sends reaches both.
+func (e *Ended) note(s os.Signal) (has bool) {
+	has = fromTerminal(s)
+	switch {
+	case !has:
+		e.Told = e.Told || s == os.Interrupt || s == syscall.SIGTERM
+	case s == os.Interrupt && e.Interrupted.IsZero():
+		e.Interrupted = time.Now()
+	}
+	return has
+}
+
+// passOn sends the command the signals that come, until it has ended and all that came before that are noted.
 func passOn(signals <-chan os.Signal, p *os.Process, ended <-chan struct{}, how *Ended) {
 	for {
 		select {
 		case s := <-signals:
-			if !fromTerminal(s) {
-				how.Told = how.Told || s == os.Interrupt || s == syscall.SIGTERM
+			if !how.note(s) {
 				_ = p.Signal(s) // fails only if the command has ended
-			} else if s == os.Interrupt && how.Interrupted.IsZero() {
-				how.Interrupted = time.Now()
 			}
 		case <-ended:
-			return
+			for {
+				select {
+				case s := <-signals:
+					how.note(s)
+				default:
+					return
+				}
+			}
 		}
 	}
 }

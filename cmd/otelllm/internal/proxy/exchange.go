@@ -22,6 +22,7 @@ import (
 // exchange is a request that is being served, until its handler has returned.
 type exchange struct {
 	base   *url.URL    // the upstream
+	prefix string      // of the client's path that is not sent there
 	target *url.URL    // of the request
 	link   *link       // the client's connection
 	proto  int         // the major version of HTTP that the client speaks
@@ -69,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, abort := otelllm.WithAbort(context.WithoutCancel(r.Context()))
 	defer abort(otelllm.AbortApplication, "served")
 	x := &exchange{
-		base: base, target: target(base, r, prefix), link: linkOf(ctx), proto: r.ProtoMajor,
+		base: base, prefix: prefix, target: target(base, r, prefix), link: linkOf(ctx), proto: r.ProtoMajor,
 		client: http.NewResponseController(w), abort: abort,
 	}
 	defer context.AfterFunc(r.Context(), x.clientLeft)()
@@ -248,6 +249,9 @@ func (s *Server) modifyResponse(resp *http.Response) error {
 	x.mu.Unlock()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return s.openTunnel(x, resp)
+	}
+	if to := resp.Header.Get("Location"); to != "" {
+		resp.Header.Set("Location", x.location(to))
 	}
 	// A body that ends with its connection does so on this side as well.
 	if x.proto == 1 && resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 {

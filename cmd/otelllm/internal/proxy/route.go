@@ -98,6 +98,32 @@ func target(base *url.URL, r *http.Request, prefix string) *url.URL {
 	return u
 }
 
+// location returns where the client has to go for what the upstream calls so. A place of the upstream itself is behind
+// the proxy: the client sends its credentials there, as it would without the proxy.
+func (x *exchange) location(to string) string {
+	u, err := x.target.Parse(to)
+	if err != nil || u.Scheme != x.base.Scheme || u.Host != x.base.Host {
+		return to
+	}
+	before := strings.TrimRight(x.base.EscapedPath(), "/")
+	rest, ok := strings.CutPrefix(u.EscapedPath(), before)
+	if !ok || !strings.HasPrefix(rest, "/") {
+		return u.String() // the proxy does not lead there
+	}
+	if x.prefix == "" && before == "" && strings.HasPrefix(to, "/") {
+		return to
+	}
+	here := url.URL{Path: x.prefix}
+	text := here.EscapedPath() + rest
+	if u.RawQuery != "" || u.ForceQuery {
+		text += "?" + u.RawQuery
+	}
+	if u.Fragment != "" {
+		text += "#" + u.EscapedFragment()
+	}
+	return text
+}
+
 // rawPath is the path of a request as it was sent.
 func rawPath(r *http.Request) string {
 	raw, _, _ := strings.Cut(r.RequestURI, "?")

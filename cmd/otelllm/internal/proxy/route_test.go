@@ -115,3 +115,48 @@ func TestConfigErrors(t *testing.T) {
 	_, err := New(Config{Upstreams: []Upstream{{}}})
 	require.Error(t, err)
 }
+
+// A redirect within the upstream leads through the proxy, and any other to where the upstream says.
+func TestLocations(t *testing.T) {
+	for _, tt := range []struct{ base, prefix, path, to, want string }{
+		{"https://up.example", "", "/v1/x", "/v2/x?a=b%20c#d", "/v2/x?a=b%20c#d"},
+		{"https://up.example", "", "/v1/x", "https://up.example/v2/x?", "/v2/x?"},
+		{"https://up.example", "/openai", "/openai/v1/x", "/v2/x", "/openai/v2/x"},
+		{"https://up.example", "/openai", "/openai/v1/x", "../login", "/openai/login"},
+		{"https://up.example/base", "/openai", "/openai/v1/x", "/base/v2/a%2Fb", "/openai/v2/a%2Fb"},
+		{"https://up.example/base", "/openai", "/openai/v1/x", "/basement", "https://up.example/basement"},
+		{"https://up.example/base", "", "/v1/x", "/login", "https://up.example/login"},
+		{"https://up.example", "/openai", "/openai/v1/x", "https://other.example/v1/x", "https://other.example/v1/x"},
+		{"https://up.example", "/openai", "/openai/v1/x", "http://up.example/v1/x", "http://up.example/v1/x"},
+		{"https://up.example", "/openai", "/openai/v1/x", ":", ":"},
+	} {
+		base, err := url.Parse(tt.base)
+		require.NoError(t, err)
+		x := &exchange{base: base, prefix: tt.prefix, target: target(base, httptest.NewRequest(http.MethodPost, tt.path, nil), tt.prefix)}
+		assert.Equal(t, tt.want, x.location(tt.to), "%+v", tt)
+	}
+}
+
+// A client follows a redirect of an upstream below a prefix, as it would without the proxy.
+func TestRedirect(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/models" {
+			http.Redirect(w, r, "/v2/models", http.StatusTemporaryRedirect)
+			return
+		}
+		_, _ = io.WriteString(w, r.URL.Path+" "+r.Header.Get("Authorization"))
+	}))
+	defer up.Close()
+	to, err := url.Parse(up.URL)
+	require.NoError(t, err)
+	proxy := start(t, nil, func(config *Config) { config.Upstreams = []Upstream{{Prefix: "/openai", URL: to}} })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy.addr+"/openai/v1/models", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "key")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "/v2/models key", string(body))
+}

@@ -48,7 +48,7 @@ var Agents = []*Agent{
 		Name: Codex, Title: "Codex", Known: codex.Known,
 		Profile: turns.Profile{
 			Agent: "codex", CallsFirst: true, EndsTurns: true, Resume: turns.ResumeMisleads,
-			SubAgents: []string{"spawn_agent", "resume_agent", "send_input"},
+			SubAgents: []string{"spawn_agent", "resume_agent", "send_input", "followup_task", "send_message"},
 		},
 		lines: func(l *event.Log) lineReader { return codex.New(l) },
 	},
@@ -59,7 +59,7 @@ var Agents = []*Agent{
 	},
 	{
 		Name: OpenCode, Title: "opencode", Known: opencode.Known,
-		Profile: turns.Profile{Agent: "opencode", CallsFirst: true, Resume: turns.ResumeMisleads, SubAgents: []string{"task"}},
+		Profile: turns.Profile{Agent: "opencode", CallsFirst: true, Resume: turns.ResumeMisleads, SubAgents: []string{opencode.SubAgents}},
 	},
 	{
 		Name: Qwen, Title: "Qwen Code", Known: qwen.Known,

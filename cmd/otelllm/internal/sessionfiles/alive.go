@@ -21,7 +21,7 @@ const silentAfter = time.Hour
 // Processes is what is known of the processes of this machine, at one moment. The zero value knows
 // nothing.
 type Processes struct {
-	open     map[string]bool         // files that a process has open
+	open     map[string]bool         // files that a process has open for writing
 	complete bool                    // those of all processes of this user are in open
 	writers  map[string]claudeWriter // of Claude Code, by session
 	homes    map[string]bool         // whose writers are in writers

@@ -8,8 +8,11 @@ import (
 	"syscall"
 )
 
-// openFiles returns the files that processes have open. Complete: those of all processes of this
-// user were read.
+// writable is the permission of the link to an open file that can be written.
+const writable = 0o200
+
+// openFiles returns the files that processes have open for writing: a program that only reads a session
+// is not its writer. Complete: those of all processes of this user were read.
 func openFiles() (open map[string]bool, complete bool) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -29,7 +32,11 @@ func openFiles() (open map[string]bool, complete bool) {
 			continue
 		}
 		for _, f := range files {
-			if name, err := os.Readlink(filepath.Join(folder, f.Name())); err == nil && name[0] == '/' {
+			name, err := os.Readlink(filepath.Join(folder, f.Name()))
+			if err != nil || name[0] != '/' {
+				continue
+			}
+			if link, err := f.Info(); err == nil && link.Mode()&writable != 0 {
 				open[name] = true
 			}
 		}

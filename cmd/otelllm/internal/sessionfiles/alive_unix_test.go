@@ -108,7 +108,12 @@ func TestOpenFiles(t *testing.T) {
 	} else {
 		assert.Equal(t, turns.WriterUnknown, w)
 	}
-	f, err := os.Open(name)
+	reader, err := os.Open(name)
+	require.NoError(t, err)
+	defer reader.Close()
+	w, _ = LookAround().WriterOf(file, &event.Log{}, time.Now())
+	assert.NotEqual(t, turns.WriterAlive, w, "one that only reads it")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
 	w, _ = LookAround().WriterOf(file, &event.Log{}, time.Now())
 	assert.Equal(t, turns.WriterAlive, w)

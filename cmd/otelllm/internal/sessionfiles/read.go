@@ -40,7 +40,11 @@ func Read(ctx context.Context, f *File, since int64) ([]*event.Log, error) {
 	if strings.HasSuffix(f.Path, ".zst") {
 		return readCompressed(f)
 	}
-	return readLines(f)
+	logs, err := readLines(f)
+	for _, log := range logs {
+		addSubAgents(f, log)
+	}
+	return logs, err
 }
 
 // readLines reads a file of lines by its end.

@@ -2,15 +2,18 @@ package sessionfiles
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
 )
 
@@ -51,6 +54,87 @@ func TestLaunchedSubAgent(t *testing.T) {
 				}
 			}
 			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+// subAgentsDir has sessions of real agents that were killed in the second call of a sub-agent, by agent. Their contents are
+// replaced.
+var subAgentsDir = filepath.Join("testdata", "subagents")
+
+// withSubAgent reads the session of an agent in [subAgentsDir] that began a sub-agent.
+func withSubAgent(t *testing.T, agent string) *event.Log {
+	t.Helper()
+	home := filepath.Join(subAgentsDir, agent)
+	places := []Place{{Agent: Find(agent), Home: home}}
+	switch agent {
+	case OpenCode:
+		raw, err := os.ReadFile(filepath.Join(home, "rows.jsonl"))
+		require.NoError(t, err)
+		places[0].Home, places[0].Patterns = t.TempDir(), []string{"opencode*.db"}
+		openCodeDatabase(t, filepath.Join(places[0].Home, "opencode.db"), raw)
+	default:
+		for _, p := range Places("", func(string) string { return "" }) {
+			if p.Agent == places[0].Agent {
+				places[0].Patterns = p.Patterns
+			}
+		}
+	}
+	var found *event.Log
+	for _, f := range Discover(places, time.Time{}, noProblem(t)) {
+		logs, err := Read(t.Context(), &f, 0)
+		require.NoError(t, err)
+		for _, log := range logs {
+			assert.Zero(t, log.Unread)
+			if len(log.SubAgents) > 0 {
+				require.Nil(t, found)
+				found = log
+			}
+		}
+	}
+	require.NotNil(t, found)
+	return found
+}
+
+// TestCallsOfSubAgents lists what a sub-agent ran when it died with its agent.
+func TestCallsOfSubAgents(t *testing.T) {
+	for _, agent := range []string{Codex, Claude, OpenCode} {
+		t.Run(agent, func(t *testing.T) {
+			log := withSubAgent(t, agent)
+			all := judgeAll(log, Find(agent), turns.WriterDead)
+			j := &all[len(all)-1]
+			assert.Equal(t, turns.Died, j.State)
+			assert.False(t, j.Unlisted)
+			calls := make(map[string]string)
+			for _, c := range j.Plan.Ran {
+				calls[c.ID] = "ran, " + c.Output.String()
+			}
+			for _, c := range j.Plan.MayHaveRun {
+				calls[c.ID] = "may have run"
+			}
+			assert.Equal(t, "ran, kept", calls["call_e2e_5Yq8"])
+			assert.Equal(t, "may have run", calls["call_e2e_7Kd2"])
+			assert.Contains(t, calls, "call_e2e_3Nw6", "the call that began it")
+			assert.Empty(t, j.Plan.NeverRan)
+			assert.True(t, j.Plan.More)
+			out, err := json.Marshal([]any{RecordOf(j), j.Plan})
+			require.NoError(t, err)
+			assert.NotContains(t, string(out), "Canary")
+
+			for _, sub := range log.SubAgents {
+				for i := range sub.Events { // as some servers number calls
+					if sub.Events[i].ID == "call_e2e_7Kd2" {
+						sub.Events[i].ID = "call_e2e_3Nw6"
+					}
+				}
+			}
+			all = judgeAll(log, Find(agent), turns.WriterDead)
+			assert.Len(t, append(all[len(all)-1].Plan.Ran, all[len(all)-1].Plan.MayHaveRun...), 3, "an id that is the agent's, too")
+
+			log.SubAgents = nil
+			all = judgeAll(log, Find(agent), turns.WriterDead)
+			assert.True(t, all[len(all)-1].Unlisted)
+			assert.True(t, all[len(all)-1].Plan.More)
 		})
 	}
 }

@@ -19,6 +19,7 @@ func Known(version string) bool { return strings.HasPrefix(version, "2.1.") }
 // Reader reads the lines of one session. Each block of an answer is a line of its own.
 type Reader struct {
 	log *event.Log
+	sub bool // it is the session of a sub-agent
 
 	// asks: the open answer has a call, and nothing says yet that it is complete. Claude Code
 	// writes the stop reason tool_use also on answers that were cut off after a call.
@@ -37,6 +38,9 @@ const maxTasks = 1_000
 
 // New returns a reader that adds to log.
 func New(log *event.Log) *Reader { return &Reader{log: log} }
+
+// NewSubAgent returns a reader of the session of a sub-agent.
+func NewSubAgent(log *event.Log) *Reader { return &Reader{log: log, sub: true} }
 
 // record has the members of a line that are read.
 type record struct {
@@ -226,7 +230,7 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	r.log.SetSession(rec.SessionID, rec.Version)
-	if rec.IsSidechain {
+	if rec.IsSidechain && !r.sub {
 		return // the call that began the sub-agent counts
 	}
 	at := event.ParseTime(rec.Timestamp)
@@ -240,7 +244,7 @@ func (r *Reader) Line(raw []byte) {
 		}
 		r.answer(at, &rec)
 	case "api-request":
-		if rec.QuerySource == "sdk" || strings.HasPrefix(rec.QuerySource, "repl_main_thread") {
+		if r.sub || rec.QuerySource == "sdk" || strings.HasPrefix(rec.QuerySource, "repl_main_thread") {
 			r.complete(at)
 			r.asked(at)
 			r.log.Add(event.Event{Time: at, Kind: event.Request})

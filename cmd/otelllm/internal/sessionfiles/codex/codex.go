@@ -67,6 +67,7 @@ type payload struct {
 	Item struct {
 		Type     string `json:"type"`
 		ID       string `json:"id"`
+		Thread   string `json:"agent_thread_id"`
 		Status   string `json:"status"`
 		ExitCode *int   `json:"exit_code"`
 	} `json:"item"`
@@ -189,6 +190,10 @@ func (r *Reader) streamBroke(compacted bool) {
 
 // completed reads an item that is shown as complete. A command's item has its exit code.
 func (r *Reader) completed(at time.Time, p *payload) {
+	if p.Item.Type == "SubAgentActivity" {
+		r.log.Begin(p.Item.ID, p.Item.Thread)
+		return
+	}
 	if p.Item.ExitCode == nil && p.Item.Status == "" || p.Item.ID == "" {
 		return
 	}

@@ -17,6 +17,11 @@ type Log struct {
 	PID     int    // of the process that writes, if the session says so
 	Events  []Event
 
+	// Began are the sessions of sub-agents by the calls that began them, as far as the agent records them.
+	Began map[string]string
+	// SubAgents are the logs of sub-agents of which no output shows that they ended well, by the calls that began them.
+	SubAgents map[string]*Log
+
 	// Partial: records before these were not read, or were dropped.
 	Partial bool
 	// Unread counts records that could not be read, or that are not of a known kind.
@@ -44,6 +49,42 @@ func (l *Log) SetSession(id, version string) {
 	if v := name(version); v != "" {
 		l.Version = v
 	}
+}
+
+// maxBegan bounds the sub-agents of one session whose sessions are known.
+const maxBegan = 1_000
+
+// Begin records that a call began a sub-agent with a session of its own.
+func (l *Log) Begin(call, session string) {
+	call, session = classify.SanitizeID(call), classify.SanitizeID(session)
+	if call == "" || session == "" || len(l.Began) >= maxBegan {
+		return
+	}
+	if l.Began == nil {
+		l.Began = make(map[string]string)
+	}
+	l.Began[call] = session
+}
+
+// Unended returns the calls of these tools whose outputs do not show that they ended well, in order.
+func (l *Log) Unended(tools []string) (calls []string) {
+	for i := range l.Events {
+		switch e := &l.Events[i]; {
+		case (e.Kind == Call || e.Kind == LateCall) && e.ID != "" && slices.Contains(tools, e.Name) && !slices.Contains(calls, e.ID):
+			calls = append(calls, e.ID)
+		case e.Kind == Output && e.Outcome == Succeeded:
+			calls = slices.DeleteFunc(calls, func(id string) bool { return id == e.ID })
+		}
+	}
+	return calls
+}
+
+// AddSubAgent adds the log of the sub-agent that a call began.
+func (l *Log) AddSubAgent(call string, of *Log) {
+	if l.SubAgents == nil {
+		l.SubAgents = make(map[string]*Log)
+	}
+	l.SubAgents[call] = of
 }
 
 // name returns a name or a code as it may be shown; "" if it may not.

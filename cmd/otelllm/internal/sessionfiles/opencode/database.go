@@ -20,14 +20,20 @@ const (
 	maxSessions = 20_000 // the newest
 	maxMessages = 2_000  // of a session, the newest
 	maxParts    = 20_000 // of these
+
+	maxSubAgents = 100 // of a session that are read, the newest
+	maxDepth     = 4   // of a sub-agent below others
 )
+
+// SubAgents is the tool that begins a sub-agent.
+const SubAgents = "task"
 
 // errUnreadable is the error for a database that cannot be read, or is not opencode's.
 var errUnreadable = errors.New("the database cannot be read, or is not opencode's")
 
 // Read reads the sessions of a database that changed since a time, in milliseconds since 1970. The
-// database is only read, and no file is created beside it. Sessions of sub-agents are left out: the
-// calls that began them count.
+// database is only read, and no file is created beside it. The session of a sub-agent is part of the one with the call that
+// began it, and read as long as that call has not ended well.
 func Read(ctx context.Context, path string, since int64) ([]*event.Log, error) {
 	db, err := open(path)
 	if err != nil {
@@ -39,7 +45,7 @@ func Read(ctx context.Context, path string, since int64) ([]*event.Log, error) {
 		return nil, unreadable(err)
 	}
 	for _, s := range logs {
-		if err := s.read(ctx, db); err != nil {
+		if err := s.readAll(ctx, db, 0); err != nil {
 			return nil, unreadable(err)
 		}
 	}
@@ -112,6 +118,31 @@ func sessions(ctx context.Context, db *sql.DB, since int64) (list []session, err
 	return list, rows.Err()
 }
 
+// readAll reads a session, and the sessions of its sub-agents that nothing in it shows to have ended well.
+func (s *session) readAll(ctx context.Context, db *sql.DB, depth int) error {
+	if err := s.read(ctx, db); err != nil || depth > maxDepth {
+		return err
+	}
+	calls := s.log.Unended([]string{SubAgents})
+	for _, call := range calls[max(0, len(calls)-maxSubAgents):] {
+		sub := session{id: s.log.Began[call], log: &event.Log{}}
+		var version string
+		err := db.QueryRowContext(ctx, `SELECT version FROM session WHERE id = ? AND parent_id = ?`, sub.id, s.id).Scan(&version)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		sub.log.SetSession(sub.id, version)
+		if err := sub.readAll(ctx, db, depth+1); err != nil {
+			return err
+		}
+		s.log.AddSubAgent(call, sub.log)
+	}
+	return nil
+}
+
 // What is read of the column data: its members without content. A row that is not JSON becomes a
 // text that is not, either.
 const (
@@ -124,7 +155,7 @@ const (
 		'type', data->>'$.type', 'tool', data->>'$.tool', 'callID', data->>'$.callID', 'reason', data->>'$.reason', 'auto', data->'$.auto',
 		'state', json_object('status', data->>'$.state.status',
 			'time', json_object('end', data->>'$.state.time.end'),
-			'metadata', json_object('exit', data->'$.state.metadata.exit', 'interrupted', data->'$.state.metadata.interrupted', 'background', data->'$.state.metadata.background'))) ELSE '' END`
+			'metadata', json_object('exit', data->'$.state.metadata.exit', 'interrupted', data->'$.state.metadata.interrupted', 'background', data->'$.state.metadata.background', 'sessionId', data->>'$.state.metadata.sessionId'))) ELSE '' END`
 )
 
 // partRow is a row of the table part.

@@ -95,9 +95,10 @@ type part struct {
 	State  struct {
 		Status   string `json:"status"`
 		Metadata struct {
-			Exit        *int `json:"exit"`
-			Interrupted bool `json:"interrupted"`
-			Background  bool `json:"background"` // a sub-agent that goes on
+			Exit        *int   `json:"exit"`
+			Interrupted bool   `json:"interrupted"`
+			Background  bool   `json:"background"` // a sub-agent that goes on
+			SessionID   string `json:"sessionId"`  // of a sub-agent
 		} `json:"metadata"`
 		Time struct {
 			Start int64 `json:"start"`
@@ -150,6 +151,7 @@ func (r *Reader) tool(p *part, e event.Event, updated int64) {
 		e.Kind = event.PartialCall
 	}
 	r.log.Add(e)
+	r.log.Begin(p.CallID, p.State.Metadata.SessionID)
 	if r.made {
 		r.log.Add(event.Event{Time: e.Time, Kind: event.Response, Code: "stop"})
 	}

@@ -46,6 +46,7 @@ func Build(log *event.Log, p Profile) []*Turn {
 	for i, t := range b.turns {
 		t.Next = i < len(b.turns)-1
 		b.conclude(t)
+		b.subAgents(t, log)
 	}
 	if len(b.turns) > 0 && log.Partial {
 		b.turns[0].Partial = true
@@ -274,7 +275,6 @@ func (b *builder) fail(t *Turn, e *event.Event) {
 // turn does not bear out.
 func (b *builder) conclude(t *Turn) {
 	r := t.last()
-	t.Hidden = slices.ContainsFunc(t.Calls, b.hides)
 	waits, missing := b.waits(t)
 	answered := r != nil && r.Complete && final(r.Finish) && !waits && !t.Owed
 	switch {
@@ -307,6 +307,46 @@ func (b *builder) waits(t *Turn) (waits, missing bool) {
 		}
 	}
 	return waits, missing
+}
+
+// subAgents adds what the sub-agents of a turn did that nothing in it shows to have ended well.
+func (b *builder) subAgents(t *Turn, log *event.Log) {
+	ids := make(map[string]bool, len(t.Calls))
+	for _, c := range t.Calls {
+		ids[c.ID] = true
+	}
+	for _, c := range t.Calls {
+		if !b.hides(c) {
+			continue
+		}
+		sub := log.SubAgents[c.ID]
+		if sub == nil || sub.Partial || sub.Unread > 0 {
+			t.Hidden, t.Unlisted = true, true
+		}
+		if sub == nil {
+			continue
+		}
+		all := Build(sub, b.profile)
+		for _, of := range all {
+			t.Unlisted = t.Unlisted || of.Unlisted
+			if t.Ending == Answered {
+				continue
+			}
+			for _, call := range slices.Concat(of.Calls, of.Within) {
+				if call.Partial {
+					continue
+				}
+				copied := *call
+				copied.Carried = false // to the model of the turn itself
+				if ids[call.ID] {
+					copied.ID = "" // another call has it
+				}
+				ids[call.ID] = true
+				t.Within = append(t.Within, &copied)
+			}
+		}
+		t.Hidden = t.Hidden || len(all) == 0 || all[len(all)-1].Ending != Answered || all[len(all)-1].Hidden
+	}
 }
 
 // hides reports whether a call ran a sub-agent of which nothing shows that it ended well.

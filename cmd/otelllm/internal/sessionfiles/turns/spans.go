@@ -3,6 +3,7 @@ package turns
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,7 +79,7 @@ func Judge(t *Turn, s Source) Judged {
 	for i, r := range t.Requests {
 		w.writeRequest(i, r, state)
 	}
-	for i, c := range t.Calls {
+	for i, c := range slices.Concat(t.Calls, t.Within) {
 		if !c.Partial {
 			w.writeTool(i, c)
 		}

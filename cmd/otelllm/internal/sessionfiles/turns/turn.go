@@ -19,7 +19,7 @@ type Profile struct {
 	EndsTurns bool
 	// HidesCalls: an answer that is recorded without calls may have had some, which run.
 	HidesCalls bool
-	// SubAgents are the tools that run a sub-agent, whose own calls are not read.
+	// SubAgents are the tools that run a sub-agent.
 	SubAgents []string
 	// PartialText: what was shown of an answer that broke off is recorded with it.
 	PartialText bool
@@ -57,7 +57,12 @@ type Turn struct {
 	Partial   bool // events before the first ones are not known
 	Owed      bool // the model is to be asked once more
 	MaybeOwed bool // the model may be asked once more
-	Hidden    bool // a sub-agent did something that is not here, and nothing shows that it ended well
+	Hidden    bool // a sub-agent may have done something that is not here, and nothing shows that it ended well
+	Unlisted  bool // likewise, and the session of the sub-agent was not read, or not all of it
+
+	// Within are the calls of its sub-agents that nothing in the turn shows to have ended well. A turn that was answered
+	// has none.
+	Within []*Call
 }
 
 // Ending is how a turn ended, by its own records.
