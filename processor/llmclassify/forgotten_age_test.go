@@ -5,10 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -46,31 +43,4 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 			assert.Equal(t, confirm, verdicts(h.out())[1].safety, "%s, %s", name, start)
 		}
 	}
-}
-
-// A run a second beneath a server's span for a day fills no memory of what was forgotten for its age,
-// as these runs are within none: a run of an hour that announces its numbers lacks nothing.
-func TestLongRunOfABusySite(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	n := 0
-	perMinute := 60 / race.Every(6) // one run a second
-	for range 24 * 60 {
-		for range perMinute {
-			n++
-			f := newForest(t)
-			span := f.add(runSpan(10, 0, 0, 0, 0), spanID(10), spanID(98), h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
-			span.SetTraceID(pcommon.TraceID{0xab, byte(n >> 16), byte(n >> 8), byte(n), 1})
-			root := f.add(otherSpan(98, 0, 0, 0), spanID(98), pcommon.SpanID{}, h.clock.Now().Sub(t0).Seconds()-1, h.clock.Now().Sub(t0).Seconds())
-			root.SetTraceID(span.TraceID())
-			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		}
-		h.pass(t, time.Minute)
-		h.lane().Rotate(h.clock.Now())
-		h.sink.Reset()
-	}
-	end := h.clock.Now().Sub(t0).Seconds()
-	h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, end-3700, end, 1, 0).failed("429"))
-	h.pass(t, defaultMaxHold)
-	v := verdicts(h.out())[1]
-	assert.Equal(t, safe, v.safety, "%v", v)
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -54,14 +55,16 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	}
 	counts := why != RunExpired || g.isRun()
 	t.judged = t.judged || counts
-	if g.run != nil && !g.run.Yields {
-		b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
+	for _, it := range g.items {
+		b.judged.span(t.id, it.ID)
 	}
-	b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 	b.judged.run(t.id, g.place.Run, counts)
 	b.noteOuter(t, g)
 	before := t.past.size()
 	t.ownPast().leave(&release)
+	if g.run != nil && !g.run.Yields {
+		t.past.from, t.past.to = min(cmp.Or(t.past.from, g.run.Start), g.run.Start), max(t.past.to, g.run.End)
+	}
 	b.history.live += t.past.size() - before
 	return release
 }

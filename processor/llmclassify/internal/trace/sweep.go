@@ -153,7 +153,7 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 		if g.due > 0 && (g.unexplained || g.upstream) {
 			b.addForeign(g, groups, &foreign)
 		}
-		g.part = b.isPart(t, g, now)
+		g.part = b.isPart(t, g)
 	}
 	setGaps(groups)
 	b.setOpenParts(groups)
@@ -177,11 +177,11 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 
 // isPart reports whether a yielding run with a broken chain is a part of something: a judged run of its trace ran when it
 // began, or another span is above one of its requests.
-func (b *Buffer) isPart(t *Trace, g *group, now age) bool {
+func (b *Buffer) isPart(t *Trace, g *group) bool {
 	if g.run == nil || !g.run.Yields || !g.place.Open {
 		return false
 	}
-	return b.judged.ran(b.time(now), t.id, g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
+	return t.past.ran(g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
 		above := t.Item(id)
 		return above != nil && above.Run != g.run.ID
 	})
@@ -276,7 +276,7 @@ func (b *Buffer) leave(t *Trace) {
 
 // rememberLinks remembers the links of a trace: they may be above late spans.
 func (b *Buffer) rememberLinks(t *Trace) {
-	for _, list := range t.links.lists {
-		b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })
+	for id := range t.Links() {
+		b.judged.span(t.id, id)
 	}
 }

@@ -82,12 +82,9 @@ func (j *Judged) takeBack(trace pcommon.TraceID, run pcommon.SpanID) {
 
 // takeBackSpan forgets a span of a judged run.
 func (j *Judged) takeBackSpan(trace pcommon.TraceID, span pcommon.SpanID) {
-	h := spanHash{j.key(trace, span), j.traceKey(trace)}
-	for _, m := range [...]*marks{&j.spans.Now, &j.spans.Previous} {
-		if at := m.find(h); at != nil {
-			*at = removedMark
-		}
-	}
+	key := j.key(trace, span)
+	j.spans.Now.remove(key)
+	j.spans.Previous.remove(key)
 }
 
 // takeBack forgets a judged run of the trace, which may be buffered again.
