@@ -88,8 +88,7 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 		return nil
 	}
 	b.work += len(t.items)
-	t.still, t.unplaced = true, false
-	defer func() { t.still, t.memo = false, nil }()
+	t.unplaced = false
 	for _, it := range t.items {
 		if it.Gone() {
 			continue

@@ -123,6 +123,7 @@ func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 		return n, nil
 	}
 	t.links.add(list[:take])
+	t.inward = nil
 	b.factBytes += take * linkSize
 	for i := range take {
 		if t.arrived(list[i].ID) {

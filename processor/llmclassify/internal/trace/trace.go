@@ -14,16 +14,14 @@ type Trace struct {
 	byRun map[pcommon.SpanID][]*Item // index of membersOf, nil when it is not needed
 	links links
 
-	live      int                         // number of items that are not gone
-	oldest    int                         // no item before this index is held
-	fresh     int                         // Buffer.Fresh has visited the items before this index
-	settling  []settling                  // in order of time
-	changed   []*run                      // runs that may have become complete or too large
-	roots     []*Item                     // roots that arrived since the last sweep
-	joined    int                         // joinResponses has seen the items before this index
-	responses map[uint64]*Item            // by Item.Response, of the items before joined; the outer one of several
-	unjoined  map[pcommon.SpanID][2]*Item // by the run that a request names, while the run is missing: the request and the one that contains it
-	awaited   map[pcommon.SpanID][]*run   // yielding runs that are otherwise complete, by the span at which their parent chain breaks off
+	live     int                       // number of items that are not gone
+	oldest   int                       // no item before this index is held
+	fresh    int                       // Buffer.Fresh has visited the items before this index
+	settling []settling                // in order of time
+	changed  []*run                    // runs that may have become complete or too large
+	roots    []*Item                   // roots that arrived since the last sweep
+	joined   bool                      // joinResponses has seen all items
+	awaited  map[pcommon.SpanID][]*run // yielding runs that are otherwise complete, by the span at which their parent chain breaks off
 
 	yielded map[pcommon.SpanID]struct{} // runs that yielded and were released as parts of the run above
 
@@ -33,9 +31,8 @@ type Trace struct {
 	rests   age              // no sweep before this time, unless to make room
 	patient age              // until then settled runs wait on, see [Buffer.Refuse]; 0: no call was refused
 
-	still bool // the items and links do not change
-	memo  any  // of Locate, while still
-	steps int  // links that were looked up and are not yet counted as work
+	inward []openRun // see openRuns; nil after a change of the spans or the links
+	steps  int       // links that were looked up and are not yet counted as work
 
 	// missing: facts of the trace were forgotten, so that a run may have done more than the buffered facts show.
 	missing bool
@@ -102,23 +99,10 @@ func (t *Trace) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.parent(id)
 }
 
-// Still reports whether the trace does not change before all of its items are located. Then Memo returns the last argument
-// of SetMemo, nil before the first call.
-func (t *Trace) Still() bool { return t.still }
-
-// Memo returns the memory of [Locate], see [Trace.Still].
-func (t *Trace) Memo() any { return t.memo }
-
-// SetMemo sets the memo of a trace that is still.
-func (t *Trace) SetMemo(memo any) { t.memo = memo }
-
 // Passed is Parent without the substitutes for missing spans.
 func (t *Trace) Passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.passed(id)
 }
-
-// Runs are the buffered run spans.
-func (t *Trace) Runs() []*Item { return t.spans }
 
 // Yielded reports whether a run yielded and was released as a part of the run above. A span that names it is no part of a
 // run because of that.
@@ -137,6 +121,7 @@ func (t *Trace) setYielded(run pcommon.SpanID) {
 
 func (t *Trace) add(it *Item, now, settled age) {
 	it.arrived, it.state, it.trace = now, stateHeld, t
+	t.joined, t.inward = false, nil
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
 	t.live++
@@ -211,10 +196,7 @@ func (t *Trace) drop(it *Item) {
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
 	}
-	if t.responses[it.Response] == it {
-		delete(t.responses, it.Response)
-	}
-	delete(t.unjoined, it.Run)
+	t.inward = nil
 	if r := t.runs.get(it.owner()); r != nil {
 		if r.items--; r.items == 0 {
 			t.runs.remove(r.id)
@@ -230,11 +212,6 @@ func (t *Trace) compact() {
 	for _, it := range t.items[:t.fresh] {
 		if it.Gone() {
 			t.fresh--
-		}
-	}
-	for _, it := range t.items[:t.joined] {
-		if it.Gone() {
-			t.joined--
 		}
 	}
 	t.items = deleteFunc(t.items, (*Item).Gone)
