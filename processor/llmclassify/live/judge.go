@@ -131,7 +131,10 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	if unrecorded {
 		within.Effects = within.Effects.Join(unrecordedTool)
 	}
-	release := &trace.Release{Reason: trace.RunEnded, Final: true, RunID: r.id, Named: r.named, Missing: t.incomplete}
+	release := &trace.Release{Reason: trace.RunEnded, Final: true, RunID: r.id, Named: r.named}
+	if t.incomplete {
+		release.Doubt = trace.Forgotten
+	}
 	if r.named {
 		release.Run = t.runItem(r, &within)
 		release.Members = append(release.Members, trace.Member{Item: release.Run, Out: true})

@@ -150,7 +150,9 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 			t = b.begin(now, a.Trace)
 			t.items = make([]*Item, 0, len(a.Items))
 		}
-		t.replayed = t.replayed || b.replaying
+		if b.replaying {
+			t.doubt |= LinksLost
+		}
 		t.add(it, at, settled)
 		b.held++
 		b.bytes += int(it.Size)
@@ -166,9 +168,13 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 // begin makes a trace without buffered spans.
 func (b *Buffer) begin(now time.Time, id pcommon.TraceID) *Trace {
 	t := newTrace(id, b.age(now))
-	t.judged, t.missing = b.judged.hasRuns(id), b.judged.Forgotten(id)
+	t.judged = b.judged.hasRuns(id)
+	if b.judged.Forgotten(id) {
+		t.doubt |= Forgotten
+	}
 	if b.judged.isRefused(id) {
 		t.patient = b.age(now.Add(b.cfg.MaxHold))
+		t.doubt |= Refused
 	}
 	b.history.enter(t)
 	b.traces[id] = t

@@ -62,12 +62,12 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 		case len(taken) < maxForeign:
 			taken = append(taken, i)
 		default:
-			g.cut = true
+			g.doubt |= TooMany
 		}
 	}
 	from, to, one := g.toExplain(func(it *Item) {
 		for _, i := range requests.beneath[it.ID] {
-			if take(i); g.cut {
+			if take(i); g.doubt.Has(TooMany) {
 				break
 			}
 		}
@@ -77,13 +77,13 @@ func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests
 	})
 	slices.Sort(taken)
 	beneath, looked := taken, 0
-	for i := begin; !requests.one && !g.cut && i < len(requests.byStart); i++ {
+	for i := begin; !requests.one && !g.doubt.Has(TooMany) && i < len(requests.byStart); i++ {
 		r := &requests.byStart[i]
 		if r.Start > to+MaxSkew {
 			break
 		}
 		if looked++; looked > 4*maxForeign {
-			g.cut = true
+			g.doubt |= TooMany
 			break
 		}
 		if r.End > to+MaxSkew || one != nil && SameService(one, r.Item) {

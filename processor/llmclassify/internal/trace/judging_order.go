@@ -80,17 +80,15 @@ func innermostFirst(releases []Release, order []int) {
 			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
 		)
 	})
-	setMissing(releases, order, nests, endless)
+	setElsewhere(releases, order, nests, endless)
 }
 
 // nestsOf finds the nearest run around each run, and reports whether too many spans are above a run to follow.
 func nestsOf(releases []Release, order []int) (nests map[int]*nest, endless bool) {
-	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
+	of := make(map[pcommon.SpanID]int, len(order)) // the run, or its part that yielded, by id
 	for _, i := range order {
-		for n := range releases[i].Members {
-			if m := &releases[i].Members[n]; releases[i].EndsRun() && !m.Foreign {
-				of[m.ID] = i
-			}
+		if r := &releases[i]; r.EndsRun() {
+			of[r.RunID] = i
 		}
 	}
 	nests = make(map[int]*nest, len(order))
@@ -132,9 +130,9 @@ func setDepths(order []int, nests map[int]*nest) {
 	}
 }
 
-// setMissing sets Missing for each run that is judged before a run which its time places within it, or before a run with parts
+// setElsewhere sets that doubt for each run that is judged before a run which its time places within it, or before a run with parts
 // placed by time that may be its own.
-func setMissing(releases []Release, order []int, nests map[int]*nest, endless bool) {
+func setElsewhere(releases []Release, order []int, nests map[int]*nest, endless bool) {
 	const maxLater = 64 // beyond that, no part is tested, and the run counts as lacking some
 	var later []*Item
 	for _, i := range slices.Backward(order) {
@@ -142,8 +140,9 @@ func setMissing(releases []Release, order []int, nests map[int]*nest, endless bo
 		if !r.EndsRun() {
 			continue
 		}
-		r.Missing = r.Missing || endless || len(later) > maxLater ||
-			slices.ContainsFunc(later, func(it *Item) bool { return During(it, r.Run) })
+		if endless || len(later) > maxLater || slices.ContainsFunc(later, func(it *Item) bool { return During(it, r.Run) }) {
+			r.Doubt |= Elsewhere
+		}
 		if nests[i].loose {
 			later = append(later, r.Run)
 		}

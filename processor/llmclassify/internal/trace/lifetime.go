@@ -49,19 +49,23 @@ func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommo
 	return !forgotten.IsZero() && now.Sub(forgotten) < 2*period && from.AsTime().Before(forgotten.Add(clockSkew))
 }
 
-// SetGaps notes in the last release of a run which parts are missing or may be.
-func (h *History) SetGaps(now time.Time, release *Release) {
+// SetDoubt adds the doubts of the trace's history to a release.
+func (h *History) SetDoubt(now time.Time, release *Release) {
 	release.Settled = release.Settled || h.lifetime.Embedded
-	run := release.Run
-	from := firstStart(release.Members)
-	release.Missing = release.Missing || h.lifetime.lacks(from)
+	run, from := release.Run, firstStart(release.Members)
+	doubt := func(is bool, d Doubt) {
+		if is {
+			release.Doubt |= d
+		}
+	}
+	doubt(h.lifetime.lacks(from), BeforeStart)
 	if run == nil {
-		release.Missing = release.Missing || release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, from)
+		doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, from), Forgotten)
 		return
 	}
-	release.Missing = release.Missing || h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) ||
-		release.Final && h.lifetime.outlives(now, run.Start, run.End)
-	release.Gaps = release.Gaps || release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start)
+	doubt(h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) ||
+		release.Final && h.lifetime.outlives(now, run.Start, run.End), Forgotten)
+	doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start), Crowded)
 }
 
 // firstStart is the start of the earliest member.

@@ -118,7 +118,9 @@ func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 		return n, nil
 	}
 	take := min(n, b.linkRoom(t))
-	t.linksLost = t.linksLost || take < n
+	if take < n {
+		t.doubt |= LinksLost
+	}
 	if take == 0 {
 		return n, nil
 	}
@@ -135,9 +137,6 @@ func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 
 // LoseLinks notes that links are missing, of any trace that is buffered or on its way.
 func (b *Buffer) LoseLinks(now time.Time) { b.linksLost = b.age(now.Add(b.cfg.Settle)) }
-
-// lacksLinks reports whether there was no room for links of a trace.
-func (b *Buffer) lacksLinks(t *Trace) bool { return t.linksLost || t.began <= b.linksLost }
 
 // linkRoom is how many more links of a trace there is room for.
 func (b *Buffer) linkRoom(t *Trace) int {

@@ -93,73 +93,28 @@ type outer struct {
 	of     *Trace
 	past   *past
 	member func(pcommon.SpanID) bool
-	ends   map[pcommon.SpanID]chainEnd // by the span at which a chain begins
 	steps  int
 }
 
-// chainEnd is where a chain of parents leads.
-type chainEnd uint8
-
-const (
-	atRoot  chainEnd = iota
-	atOuter          // at the outer run, or a member of it
-	broken           // at a span that is neither buffered nor a link
-	endless          // there are too many spans to follow
-)
-
 // maxOuterSteps bounds the spans above all runs that are tested for being within one.
-const maxOuterSteps = 4096
+const maxOuterSteps = 1 << 13
 
 // nests reports whether a run is within the outer one: the chain of parents leads there, or breaks off and the run began
-// during the outer one. If the chain is endless, the run may be within any run of its trace.
-func (o *outer) nests(r *pastRun) bool {
-	switch o.end(r.Above()) {
-	case atOuter:
-		return true
-	case broken:
-		return r.BegunDuring(o.run)
-	case endless:
+// during the outer one. If there are too many spans to follow, the run may be within any run of its trace.
+func (o *outer) nests(r *pastRun) (within bool) {
+	to := climbOver(o.of, o.past, r.Above(), func(id pcommon.SpanID) bool {
+		o.steps++
+		within = id == o.run.ID || o.member(id)
+		return within || o.steps > maxOuterSteps
+	})
+	switch {
+	case within:
+	case to == Endless || o.steps > maxOuterSteps:
 		o.past.lost = anyTime
-	case atRoot:
+	case to == Broken:
+		within = r.BegunDuring(o.run)
 	}
-	return false
-}
-
-// end returns where the chain from this span upwards leads.
-func (o *outer) end(id pcommon.SpanID) chainEnd {
-	var room [8]pcommon.SpanID
-	path, end := room[:0], endless
-	for ; len(path) < maxDepth && o.steps < maxOuterSteps; o.steps++ {
-		if known, ok := o.ends[id]; ok {
-			end = known
-			break
-		}
-		if id.IsEmpty() {
-			end = atRoot
-			break
-		}
-		if id == o.run.ID || o.member(id) {
-			end = atOuter
-			break
-		}
-		path = append(path, id)
-		above, ok := nextAbove(o.of, o.past, id)
-		if !ok {
-			end = broken
-			break
-		}
-		id = above
-	}
-	if end == endless {
-		path = path[:min(len(path), 1)] // an id further up may be near enough to its end
-	}
-	if len(path) > 0 && o.ends == nil {
-		o.ends = make(map[pcommon.SpanID]chainEnd)
-	}
-	for _, at := range path {
-		o.ends[at] = end
-	}
-	return end
+	return within
 }
 
 // Position is where and when a run, or a part of one, was in its trace.

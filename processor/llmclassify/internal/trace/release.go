@@ -10,13 +10,21 @@ import (
 
 // release makes a release of a group, with room for this number of its items.
 func (b *Buffer) release(t *Trace, g *group, why Reason, items int) Release {
-	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
-	return Release{
-		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing:   t.missing || t.untested || t.unplaced || g.cut || g.lacks || t.incomplete != nil && t.incomplete(g.place.Run),
-		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || t.isRefused(),
+	release := Release{
+		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Doubt: t.doubt | g.doubt,
 		Members: b.membersFor(items + len(g.others)),
 	}
+	if r := t.runs.get(g.place.Run); r != nil {
+		release.Settled = r.settled
+		release.Doubt |= r.doubt
+	}
+	if t.tooMany {
+		release.Doubt |= TooMany
+	}
+	if t.began <= b.linksLost {
+		release.Doubt |= LinksLost
+	}
+	return release
 }
 
 // membersFor returns an empty list with room for n members.
@@ -34,7 +42,9 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	release := b.release(t, g, why, len(g.items))
 	release.Final, release.waits = true, true
 	t.judging++
-	release.Missing = release.Missing || t.isRefused() && g.run == nil // nothing announces its parts
+	if g.run == nil && release.Doubt.Has(Refused) { // nothing announces its parts
+		release.Doubt |= Forgotten
+	}
 	for i, it := range g.items {
 		m := Member{Item: it, Above: g.above[i], Out: it.Held()}
 		if m.Out {
@@ -118,7 +128,9 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 		}
 		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
 		release := b.release(t, g, why, last-first)
-		release.Missing = release.Missing || first > 0 || last < len(out)
+		if first > 0 || last < len(out) {
+			release.Doubt |= TooMany
+		}
 		for i := first; i < last; i++ {
 			it := g.items[i]
 			m := Member{Item: it, Above: g.above[i], Out: out[i] && from <= i && i < to}

@@ -62,7 +62,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 // sweepRuns releases the runs that are complete or have ended, except runs around one that is released later.
 func (b *Buffer) sweepRuns(t *Trace, now age, releases []Release, complete, ended runSet) []Release {
 	left := b.innermost(t, slices.Concat(complete, ended))
-	defer func() { t.untested = false }()
+	defer func() { t.tooMany = false }()
 	goes := left.lookup()
 	waits := func(id pcommon.SpanID) bool { return !goes(id) }
 	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
@@ -119,12 +119,14 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 				}
 			}
 		}
-		complete := b.innermost(t, slices.Clone(runs)).lookup()
-		if runs = slices.DeleteFunc(runs, complete); len(runs) > 0 {
-			t.incomplete = runs.lookup()
+		innermost := b.innermost(t, slices.Clone(runs)).lookup()
+		for _, id := range runs {
+			if !innermost(id) {
+				t.runs.get(id).doubt |= Elsewhere
+			}
 		}
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item, _ Place) bool { return it.expired })
-		t.incomplete, t.untested = nil, false
+		t.tooMany = false
 	}
 	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // held spans are released first
 		releases = b.sweepExpired(t, now, releases)
@@ -155,9 +157,7 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 		}
 		g.part = b.isPart(t, g)
 	}
-	setGaps(groups)
-	b.setOpenParts(groups)
-	b.setLacks(groups)
+	setDoubts(groups)
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
@@ -267,7 +267,7 @@ func (b *Buffer) leave(t *Trace) {
 		b.factBytes -= t.links.size() * linkSize
 		b.watch(t.id, -1)
 	}
-	if t.missing {
+	if t.doubt.Has(Forgotten) {
 		b.judged.Forgot(t.id)
 	}
 	b.rememberLinks(t)

@@ -34,20 +34,8 @@ type Trace struct {
 	inward []openRun // see openRuns; nil after a change of the spans or the links
 	steps  int       // links that were looked up and are not yet counted as work
 
-	// missing: facts of the trace were forgotten, so that a run may have done more than the buffered facts show.
-	missing bool
-	// linksLost: there was no room for links of the trace.
-	linksLost bool
-	// replayed: an earlier process received spans of the trace. Its links are lost.
-	replayed bool
-	// untested: for the runs that are due it is unknown whether others are within them.
-	untested bool
-	// unplaced: an item may belong to another run than its group's.
-	unplaced bool
-
-	// incomplete reports whether a buffered run, which is released later, may be within this run, which is due; nil if
-	// there are no such runs.
-	incomplete func(run pcommon.SpanID) bool
+	doubt   Doubt // for every run of the trace
+	tooMany bool  // so in the sweep: an item may belong to another run than its group's, or a run may be within another one
 
 	expires  age // when runs without a new span may expire, while facts are kept
 	deadline age
