@@ -144,6 +144,9 @@ type Place struct {
 	Above pcommon.SpanID
 }
 
+// OfRun reports whether the span names a run, or one is above it.
+func (p *Place) OfRun() bool { return p.Known || p.Open && p.Unseen.IsEmpty() }
+
 // Member is one span of a [Release].
 type Member struct {
 	*Item

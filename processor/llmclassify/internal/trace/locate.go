@@ -83,6 +83,22 @@ func Locate(t *Trace, it *Item) Place {
 	return c.locate(t, place)
 }
 
+// View returns a trace of these spans, by their ids, and links, with their parents, for [Locate] and [Around]. No span is
+// placed by time in it.
+func View(items map[pcommon.SpanID]*Item, passed map[pcommon.SpanID]pcommon.SpanID) *Trace {
+	return &Trace{byID: items, links: links{joined: passed}}
+}
+
+// Around returns the run around a run: the one that it names, or else the first one on its parent chain; empty if none is
+// known. Endless: the chain is too long to follow.
+func Around(t *Trace, run *Item) (outer pcommon.SpanID, endless bool) {
+	if !run.Run.IsEmpty() && run.Run != run.ID {
+		return run.Run, false
+	}
+	c := climb(t, chain{top: run}, run.Parent)
+	return c.run, c.endless
+}
+
 // locate completes the place of an item with this chain.
 func (c chain) locate(t *Trace, place Place) Place {
 	if !c.run.IsEmpty() && !c.yields {

@@ -61,13 +61,8 @@ func parts(t *Trace, run *Item) (requests, tools uint32) {
 	return requests, tools
 }
 
-// countsFor reports whether the numbers of the run around it include its own: both are of one process, which counts the
-// requests and tools that begin under its runs, and no other judged run includes it. A run that names the run around it
-// counts for that one alone. A run that outlasts the one around it began parts that no number includes.
-func (r *pastRun) countsFor(run *Item) bool {
-	return r.counts && !r.taken && (r.Around.IsEmpty() || r.Around == run.ID) && r.Service == ServiceOf(run) &&
-		run.Start <= r.Start && r.End <= run.End+ClockGrain
-}
+// countsFor reports whether the numbers of the run around it include its own, and no other judged run includes it.
+func (r *pastRun) countsFor(run *Item) bool { return r.counts && !r.taken && r.CountsFor(run) }
 
 // membersOf returns a test of whether a span is a member of a release.
 func membersOf(release *Release) func(pcommon.SpanID) bool {
@@ -136,6 +131,13 @@ func (s *Position) Above() pcommon.SpanID {
 		return s.Around
 	}
 	return s.Parent
+}
+
+// CountsFor reports whether the numbers of the run around it include the parts of a run here: both are of one process, which
+// counts the requests and tools that begin under its runs. A run that names the run around it counts for that one alone. A
+// run that outlasts the one around it began parts that no number includes.
+func (s *Position) CountsFor(run *Item) bool {
+	return (s.Around.IsEmpty() || s.Around == run.ID) && s.Service == ServiceOf(run) && run.Start <= s.Start && s.End <= run.End+ClockGrain
 }
 
 // BegunDuring reports whether a run whose chain breaks off began within the time of another run, by their clocks, and is
