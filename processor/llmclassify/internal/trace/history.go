@@ -148,7 +148,7 @@ func (h *History) leave(now time.Time, t *Trace) {
 		return
 	}
 	p.spans = slices.Grow(p.spans, min(t.links.size(), maxPastSpans-len(p.spans)))
-	for id, parent := range t.Links() {
+	for id, parent := range t.links.passed {
 		p.link(id, parent, false)
 	}
 	h.put(now, t.id, p)

@@ -82,7 +82,7 @@ func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
 		return false
 	}
 	if at, ok := t.links.parent(parent); ok {
-		_, passed := t.links.passed(parent)
+		_, passed := t.links.passed[parent]
 		if other := t.Item(at); passed || other == nil || other.Start <= to.Start {
 			return false
 		}

@@ -86,7 +86,7 @@ func Locate(t *Trace, it *Item) Place {
 // View returns a trace of these spans, by their ids, and links, with their parents, for [Locate] and [Around]. No span is
 // placed by time in it.
 func View(items map[pcommon.SpanID]*Item, passed map[pcommon.SpanID]pcommon.SpanID) *Trace {
-	return &Trace{byID: items, links: links{joined: passed}}
+	return &Trace{byID: items, links: links{passed: passed}}
 }
 
 // Around returns the run around a run: the one that it names, or else the first one on its parent chain; empty if none is

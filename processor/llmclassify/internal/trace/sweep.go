@@ -2,6 +2,7 @@ package trace
 
 import (
 	"slices"
+	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
@@ -147,13 +148,13 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 ) []Release {
 	groups := b.grouped(t, due)
 	defer b.scratch.clear()
-	var foreign foreignRequests
+	foreign := sync.OnceValue(func() foreignRequests { return foreignOf(groups) })
 	for _, g := range groups { // before any group is released
 		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
 			g.due = 0
 		}
 		if g.due > 0 && (g.unexplained || g.upstream) {
-			b.addForeign(g, groups, &foreign)
+			b.addForeign(g, foreign())
 		}
 		g.part = b.isPart(t, g)
 	}
@@ -192,13 +193,13 @@ func (b *Buffer) isPart(t *Trace, g *group) bool {
 func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 	groups := b.grouped(t, everything)
 	defer b.scratch.clear()
-	var foreign foreignRequests
+	foreign := sync.OnceValue(func() foreignRequests { return foreignOf(groups) })
 	t.expires = 0
 	first := true
 	agents := t.judged || slices.ContainsFunc(groups, (*group).isRun)
 	for _, g := range groups { // before any group is released
 		if g.last+age(b.cfg.RunTimeout) <= now && !g.place.Known && (g.unexplained || g.upstream) {
-			b.addForeign(g, groups, &foreign)
+			b.addForeign(g, foreign())
 		}
 	}
 	released := 0
@@ -276,7 +277,7 @@ func (b *Buffer) leave(t *Trace) {
 
 // rememberLinks remembers the links of a trace: they may be above late spans.
 func (b *Buffer) rememberLinks(t *Trace) {
-	for id := range t.Links() {
+	for id := range t.links.passed {
 		b.judged.span(t.id, id)
 	}
 }

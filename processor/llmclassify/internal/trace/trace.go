@@ -87,11 +87,6 @@ func (t *Trace) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.parent(id)
 }
 
-// Passed is Parent without the substitutes for missing spans.
-func (t *Trace) Passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
-	return t.links.passed(id)
-}
-
 // Yielded reports whether a run yielded and was released as a part of the run above. A span that names it is no part of a
 // run because of that.
 func (t *Trace) Yielded(run pcommon.SpanID) bool {

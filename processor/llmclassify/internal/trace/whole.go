@@ -65,10 +65,8 @@ func (b *Buffer) TakeBack(release *Release) {
 	for i := range release.Members {
 		b.judged.takeBackSpan(release.Trace, release.Members[i].ID)
 	}
-	for _, list := range release.Of.links.lists {
-		for _, link := range list {
-			b.judged.takeBackSpan(release.Trace, link[0])
-		}
+	for id := range release.Of.links.passed {
+		b.judged.takeBackSpan(release.Trace, id)
 	}
 	b.history.takeBack(release.Trace, b.traces[release.Trace], release.RunID)
 }
