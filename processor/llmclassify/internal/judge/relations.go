@@ -42,7 +42,7 @@ func (s *relation) own() bool { return !s.apart && !s.duplicate && s.first < 0 &
 func relations(release *trace.Release, s []relation) []relation {
 	members := release.Members
 	names := func(m *trace.Member) bool { return !m.Run.IsEmpty() && m.Run == release.RunID } // others are of runs that yielded
-	find := finder(members)
+	find := trace.Finder(members)
 	s = sized(s, len(members))
 	for i := range members {
 		m := &members[i]

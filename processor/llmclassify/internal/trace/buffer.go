@@ -139,9 +139,8 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 		t.items = slices.Grow(t.items, len(a.Items))
 	}
 	var late []pcommon.SpanID
-	judged := b.judgedOnce(a.Trace)
 	for _, it := range a.Items {
-		if judged(it) {
+		if b.isLate(a.Trace, it) {
 			late = append(late, it.ID)
 			releases = append(releases, b.releaseLate(a.Trace, it))
 			continue
@@ -199,22 +198,6 @@ func (b *Buffer) releaseLate(trace pcommon.TraceID, it *Item) Release {
 	release := lateRelease(trace, it, true)
 	release.Beneath = b.isBeneath(trace, it)
 	return release
-}
-
-// judgedOnce returns isLate for the items of a trace. It asks once for successive items of one run.
-func (b *Buffer) judgedOnce(trace pcommon.TraceID) func(*Item) bool {
-	var last pcommon.SpanID
-	var late bool
-	return func(it *Item) bool {
-		owner := it.owner()
-		if owner.IsEmpty() || it.Yields {
-			return b.isLate(trace, it)
-		}
-		if owner != last {
-			last, late = owner, b.isLate(trace, it)
-		}
-		return late
-	}
 }
 
 // isLate reports whether the run of an item was judged. A run that yields is also late if the run around it was judged.

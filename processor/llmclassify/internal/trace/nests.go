@@ -18,7 +18,11 @@ func (h *History) Within(release *Release) (inner Inner) {
 	if len(p.runs) == 0 {
 		return inner
 	}
-	o := outer{run: run, of: release.Of, past: p, member: membersOf(release)}
+	find := Finder(release.Members)
+	o := outer{run: run, of: release.Of, past: p, member: func(id pcommon.SpanID) bool {
+		i := find(id)
+		return i >= 0 && !release.Members[i].Foreign
+	}}
 	p.round++
 	for _, r := range slices.Backward(p.runs) { // a later run may include the effects of an earlier one
 		if r.id == run.ID {
@@ -64,22 +68,34 @@ func parts(t *Trace, run *Item) (requests, tools uint32) {
 // countsFor reports whether the numbers of the run around it include its own, and no other judged run includes it.
 func (r *pastRun) countsFor(run *Item) bool { return r.counts && !r.taken && r.CountsFor(run) }
 
-// membersOf returns a test of whether a span is a member of a release.
-func membersOf(release *Release) func(pcommon.SpanID) bool {
+// Finder returns a function that finds members by id: the first of several, or -1.
+func Finder(members []Member) func(pcommon.SpanID) int {
 	const few = 32 // up to this number, members are searched one by one
-	members := release.Members
 	if len(members) <= few {
-		return func(id pcommon.SpanID) bool {
-			return slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.ID == id })
+		return func(id pcommon.SpanID) int {
+			if id.IsEmpty() {
+				return -1
+			}
+			for i := range members {
+				if members[i].ID == id {
+					return i
+				}
+			}
+			return -1
 		}
 	}
-	ids := make(map[pcommon.SpanID]struct{}, len(members))
+	byID := make(map[pcommon.SpanID]int, len(members))
 	for i := range members {
-		if m := &members[i]; !m.Foreign {
-			ids[m.ID] = struct{}{}
+		if _, ok := byID[members[i].ID]; !ok {
+			byID[members[i].ID] = i
 		}
 	}
-	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
+	return func(id pcommon.SpanID) int {
+		if i, ok := byID[id]; ok {
+			return i
+		}
+		return -1
+	}
 }
 
 // outer is a run that others may be within.

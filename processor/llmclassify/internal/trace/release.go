@@ -115,25 +115,20 @@ func (b *Buffer) noteOuter(t *Trace, g *group) {
 
 // releaseEarly releases the due spans of a group, and keeps their facts.
 func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(*Item, Place) bool, releases []Release) []Release {
-	out := make([]bool, len(g.items))
-	for i, it := range g.items {
-		out[i] = it.Held() && due(it, g.place)
-	}
-	for from := slices.Index(out, true); from >= 0; {
-		to, n := from, 0
-		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
-			if out[to] {
-				n++
-			}
+	isDue := func(it *Item) bool { return it.Held() && due(it, g.place) }
+	from := 0
+	for items := range slices.Chunk(g.items, b.cfg.Limits.Early) {
+		above := g.above[from:]
+		from += len(items)
+		if !slices.ContainsFunc(items, isDue) {
+			continue
 		}
-		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
-		release := b.release(t, g, why, last-first)
-		if first > 0 || last < len(out) {
+		release := b.release(t, g, why, len(items))
+		if len(items) < len(g.items) {
 			release.Doubt |= TooMany
 		}
-		for i := first; i < last; i++ {
-			it := g.items[i]
-			m := Member{Item: it, Above: g.above[i], Out: out[i] && from <= i && i < to}
+		for i, it := range items {
+			m := Member{Item: it, Above: above[i], Out: isDue(it)}
 			switch {
 			case m.Out:
 				m.Held = time.Duration(now - it.arrived)
@@ -153,10 +148,6 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 		t.judging++
 		releases = append(releases, release)
 		b.work += 4 * len(release.Members)
-		next := slices.Index(out[to:], true)
-		if from = to + next; next < 0 {
-			break
-		}
 	}
 	b.limitKept(t, g)
 	return releases

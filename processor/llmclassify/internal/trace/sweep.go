@@ -103,7 +103,7 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 	releases = b.sweepRuns(t, now, releases, complete, ended)
 	if b.holdExpired(t, now) {
 		slack := b.cfg.MaxHold / expirySlack
-		if t.live > b.cfg.Limits.Early { // searching the trace is much work
+		if t.live > 4*b.cfg.Limits.Early { // searching the trace is much work
 			slack = b.cfg.MaxHold / 2
 		}
 		since := now + age(slack-b.cfg.MaxHold)

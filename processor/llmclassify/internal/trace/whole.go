@@ -48,10 +48,9 @@ func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 		b.judged.hasRuns(a.Trace) || b.judged.Forgotten(a.Trace) {
 		return false
 	}
-	late := b.judgedOnce(a.Trace)
 	last, served := false, false
 	for _, it := range a.Items {
-		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known && !it.Last || late(it) {
+		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known && !it.Last || b.isLate(a.Trace, it) {
 			return false
 		}
 		last, served = last || it.Last, served || it.Known.Server
