@@ -15,13 +15,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/input"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/yamltraces"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
@@ -143,8 +143,7 @@ func recordings(t *testing.T) (list []recording) {
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
-		td, err := golden.ReadTraces(path)
-		require.NoError(t, err)
+		td := yamltraces.Read(t, path)
 		list = append(list, recording{filepath.Base(filepath.Dir(path)), []ptrace.Traces{td}})
 	}
 	paths, err = filepath.Glob("../../processor/llmclassify/internal/dialect/testdata/traces/*.json")

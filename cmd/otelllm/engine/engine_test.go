@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -15,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/yamltraces"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -57,10 +57,8 @@ func TestJudge(t *testing.T) {
 			if filepath.Base(dir) == "22_run_abandoned" {
 				t.Skip("the run's timeout passes in it")
 			}
-			in, err := golden.ReadTraces(filepath.Join(dir, "in.yaml"))
-			require.NoError(t, err)
-			out, err := golden.ReadTraces(filepath.Join(dir, "out.yaml"))
-			require.NoError(t, err)
+			in := yamltraces.Read(t, filepath.Join(dir, "in.yaml"))
+			out := yamltraces.Read(t, filepath.Join(dir, "out.yaml"))
 			got := ptrace.NewTraces()
 			require.NoError(t, engine.Judge(t.Context(), false, []ptrace.Traces{in}, func(td ptrace.Traces) {
 				td.ResourceSpans().MoveAndAppendTo(got.ResourceSpans())
@@ -80,8 +78,7 @@ func TestJudge(t *testing.T) {
 
 // Verdicts of a Collector give way if all is to be judged again.
 func TestAgain(t *testing.T) {
-	in, err := golden.ReadTraces(filepath.Join("..", "..", "..", "processor", "llmclassify", "testdata", "traces", "success", "out.yaml"))
-	require.NoError(t, err)
+	in := yamltraces.Read(t, filepath.Join("..", "..", "..", "processor", "llmclassify", "testdata", "traces", "success", "out.yaml"))
 	want := verdicts(in)
 	for _, rs := range in.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
