@@ -65,6 +65,7 @@ func encodeMetadata(metadata map[string][]string) ([]byte, error) {
 	}
 	values := make(map[string][][]byte, len(metadata))
 	for key, list := range metadata {
+		values[key] = nil
 		for _, value := range list {
 			values[key] = append(values[key], []byte(value))
 		}
@@ -79,6 +80,7 @@ func decodeMetadata(encoded []byte) (map[string][]string, error) {
 	}
 	metadata := make(map[string][]string, len(values))
 	for key, list := range values {
+		metadata[key] = nil
 		for _, value := range list {
 			metadata[key] = append(metadata[key], string(value))
 		}

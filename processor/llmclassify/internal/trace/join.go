@@ -86,13 +86,14 @@ func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
 		if other := t.Item(at); passed || other == nil || other.Start <= to.Start {
 			return false
 		}
-		t.links.joined[parent], t.inward = to.ID, nil
+		t.links.joined[parent] = to.ID
+		t.changedPlaces()
 		return true
 	}
 	if b.linkRoom(t) == 0 {
 		return false
 	}
-	t.inward = nil
+	t.changedPlaces()
 	if t.links.joined == nil {
 		t.links.joined = make(map[pcommon.SpanID]pcommon.SpanID)
 	}

@@ -70,7 +70,7 @@ func (b *Buffer) link(list []Link) (n int, waited *Trace) {
 		return n, nil
 	}
 	b.factBytes += t.links.add(list[:take]) * linkSize
-	t.inward = nil
+	t.changedPlaces()
 	for i := range take {
 		if t.arrived(list[i].ID) {
 			waited = t

@@ -205,7 +205,8 @@ func (c chain) representative() pcommon.SpanID {
 // same run as that one, see [Locate]: its parents count, and the yielding run only if no other LLM span is above it.
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	var named *Item // the yielding run that the last LLM span names
-	for range maxDepth {
+	passed := 0     // links in a row
+	for n := 0; n < maxDepth; n++ {
 		above := t.Item(id)
 		if above == nil {
 			parent, ok := t.Parent(id)
@@ -218,9 +219,13 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 			default:
 				id = parent
 			}
+			if passed++; passed == fewPassed {
+				skipped := t.skipLinks(id)
+				n, id = n+skipped.steps, skipped.to
+			}
 			continue
 		}
-		named = nil
+		named, passed = nil, 0
 		if above.Role == Run {
 			c.run, c.yields = above.ID, above.Yields
 			if !c.yields {
@@ -242,6 +247,42 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	}
 	c.endless = true
 	return c
+}
+
+// jump leads from a link over others to the id above them.
+type jump struct {
+	to    pcommon.SpanID
+	steps int
+}
+
+// fewPassed links in a row are visited again for each item, more only once.
+const fewPassed = 4
+
+// skipLinks follows the links from this id upwards to the first id that is not one, or over at least maxDepth of them.
+func (t *Trace) skipLinks(id pcommon.SpanID) jump {
+	var path []pcommon.SpanID
+	end := jump{to: id}
+	for len(path) < maxDepth {
+		known, ok := t.jumps[end.to]
+		if ok {
+			end = known
+			break
+		}
+		parent, ok := t.Parent(end.to)
+		if !ok || t.Item(end.to) != nil {
+			break
+		}
+		path = append(path, end.to)
+		end.to = parent
+	}
+	if len(path) > 0 && t.jumps == nil {
+		t.jumps = make(map[pcommon.SpanID]jump)
+	}
+	for _, passed := range slices.Backward(path) {
+		end.steps++
+		t.jumps[passed] = end
+	}
+	return end
 }
 
 // maxRuns bounds the runs of a trace that are searched for one by time, the newest first.

@@ -31,8 +31,9 @@ type Trace struct {
 	rests   age              // no sweep before this time, unless to make room
 	patient age              // until then settled runs wait on, see [Buffer.Refuse]; 0: no call was refused
 
-	inward []openRun // see openRuns; nil after a change of the spans or the links
-	steps  int       // links that were looked up and are not yet counted as work
+	inward []openRun               // see openRuns; nil after a change of the spans or the links
+	jumps  map[pcommon.SpanID]jump // see skipLinks; likewise
+	steps  int                     // links that were looked up and are not yet counted as work
 
 	doubt   Doubt // for every run of the trace
 	tooMany bool  // so in the sweep: an item may belong to another run than its group's, or a run may be within another one
@@ -104,7 +105,8 @@ func (t *Trace) setYielded(run pcommon.SpanID) {
 
 func (t *Trace) add(it *Item, now, settled age) {
 	it.arrived, it.state, it.trace = now, stateHeld, t
-	t.joined, t.inward = false, nil
+	t.joined = false
+	t.changedPlaces()
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
 	t.live++
@@ -145,6 +147,9 @@ func (t *Trace) add(it *Item, now, settled age) {
 	}
 }
 
+// changedPlaces notes that the spans or the links changed.
+func (t *Trace) changedPlaces() { t.inward, t.jumps = nil, nil }
+
 // settle lets a run span or a root wait until a time, which must not be before the times of the others.
 func (t *Trace) settle(it *Item, until age, why Reason) {
 	it.settling = true
@@ -179,7 +184,7 @@ func (t *Trace) drop(it *Item) {
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
 	}
-	t.inward = nil
+	t.changedPlaces()
 	if r := t.runs.get(it.owner()); r != nil {
 		if r.items--; r.items == 0 {
 			t.runs.remove(r.id)
