@@ -44,3 +44,18 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 		}
 	}
 }
+
+// A run of more than an hour asks although it announces its parts, and one that is only longer than run_timeout does not:
+// what was within it is kept for an hour.
+func TestCountedRunOfMoreThanAnHourAsks(t *testing.T) {
+	for minutes, want := range map[float64]semconv.RetrySafety{59: safe, 61: confirm} {
+		cfg := defaultConfig()
+		cfg.RunTimeout = cfg.MaxHold
+		h := newHarness(t, cfg, nil)
+		h.clock.advance(2 * time.Hour)
+		end := h.clock.Now().Sub(t0).Seconds()
+		h.consume(t, uncountedRun(end-10, end)[1], runSpan(1, end-60*minutes, end, 1, 0).failed("429"))
+		h.pass(t, defaultMaxHold)
+		assert.Equal(t, want, verdicts(h.out())[1].safety, "%v minutes", minutes)
+	}
+}

@@ -49,9 +49,9 @@ func New(now time.Time, cfg Config) *Buffer {
 		epoch:     now,
 		linksLost: -1,
 		traces:    make(map[pcommon.TraceID]*Trace),
-		judged:    newJudged(now, cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
+		judged:    newJudged(now, cfg.Lifetime.Period, 2*cfg.MaxHold, cfg.MaxFactBytes),
 	}
-	b.history = newHistory(cfg.RunTimeout, cfg.MaxFactBytes/16, b.judged, cfg.Lifetime)
+	b.history = newHistory(cfg.Lifetime.Period, cfg.MaxFactBytes/16, b.judged, cfg.Lifetime)
 	return b
 }
 

@@ -63,8 +63,7 @@ func (h *History) SetDoubt(now time.Time, release *Release) {
 		doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, from), Forgotten)
 		return
 	}
-	doubt(h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) ||
-		release.Final && h.lifetime.outlives(now, run.Start, run.End), Forgotten)
+	doubt(h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) || h.lifetime.outlives(now, run.Start, run.End), Forgotten)
 	doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start), Crowded)
 }
 

@@ -7,19 +7,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// chainOfPast is a past of n spans above one another. The last one is beneath end.
-func chainOfPast(n int, end pcommon.SpanID) *past {
-	p := new(past)
-	for i := range n {
-		above := numbered(1001 + i)
-		if i == n-1 {
-			above = end
-		}
-		p.link(numbered(1000+i), above, false)
-	}
-	return p
-}
-
 // The steps above many runs are bounded: beyond the bound the runs may be within any run.
 func TestStepsAboveManyRunsAreBounded(t *testing.T) {
 	const runs, depth = 500, 100
