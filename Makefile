@@ -14,6 +14,8 @@ OTELLLM := $(BUILD)/otelllm
 # internal/tools these two have code; the others pin versions.
 MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm cmd/otelllm/internal/page/browser examples test deploy/collector
 TOOL_MODULES := internal/tools/release internal/tools/configschema
+# The modules whose tests read files, and have no use for the race detector.
+FILE_MODULES := deploy/collector $(TOOL_MODULES)
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
 # of deploy/ share what they have in common.
@@ -98,14 +100,17 @@ test: download ## all tests of all modules, with the race detector: where cases 
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
-	@MODULES="$(MODULES) $(TOOL_MODULES)" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(filter-out $(FILE_MODULES),$(MODULES))" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(FILE_MODULES)" $(PLAIN) scripts/each-module test $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: test-full
 test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector
 	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(SAMPLED)
-	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) . ./internal/journal
+	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) . ./internal/journal ./internal/property ./internal/recorded ./internal/verdicts
 	@cd examples && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./retry
-	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./judgewasm ./internal/sessionfiles
+	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./judgewasm ./internal/judge ./internal/sessionfiles
+	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run '^TestSameVerdicts$$' .
+	@cd test && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./soak/internal/attack
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
@@ -213,6 +218,12 @@ endurance: $(COLLECTOR) ## half an hour of agents with attackers beside them, ki
 oracle: ## every client over every stream cut at every byte, what it gave against what is recorded; minutes. ORACLEFLAGS=-help
 	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle
 	@$(BUILD)/oracle -seed $(SEED) $(ORACLEFLAGS)
+
+.PHONY: wild
+wild: ## the verdicts on answers that people reported in public, counted
+	@mkdir -p $(BUILD)
+	@$(PLAIN) $(GO) test -count=1 -run '^TestWild$$' -v ./otelllm >$(BUILD)/wild.txt; status=$$?; \
+		grep -v -e '^=== ' -e '--- PASS' -e '^PASS' $(BUILD)/wild.txt; exit $$status
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
@@ -326,7 +337,7 @@ $(TOOLS)/actionlint $(TOOLS)/goreleaser:
 
 # The Collector in two steps: the builder writes its sources and go.mod when the manifest or our versions change;
 # a change to the processor's code only compiles.
-COLLECTOR_SOURCES := $(shell find processor connector otelllm/classify semconv -name '*.go' ! -name '*_test.go')
+COLLECTOR_SOURCES := $(shell find processor connector otelllm/classify semconv -name '*.go' ! -name '*_test.go' ! -path '*/harness/*')
 
 $(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod processor/llmclassify/go.mod processor/llmclassify/go.sum \
 		connector/llmagentlogs/go.mod connector/llmagentlogs/go.sum $(TOOLS)/builder

@@ -123,7 +123,7 @@ func TestCuts(t *testing.T) {
 					if c.sparse && k%sparseStep != 0 && len(s.events) > 2*sparseStep {
 						continue
 					}
-					if k%race.Every(4) != 0 && len(s.events) > 40 {
+					if k%race.Every(12) != 0 && len(s.events) > 40 {
 						continue
 					}
 					prefix := strings.Join(s.events[:k], "")

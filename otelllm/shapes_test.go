@@ -494,9 +494,9 @@ func oddAnswers(tb testing.TB) (all []wireStream) {
 func TestShapes(t *testing.T) {
 	s := shapes{cutter: newCutter(), seen: map[string]bool{}}
 	for _, w := range slices.Concat(ownAnswers(t), oddAnswers(t)) {
-		s.checkAnswer(t, &w, race.Every(7))
+		s.checkAnswer(t, &w, race.Every(28))
 	}
-	part := 3 * race.Every(4)
+	part := 3 * race.Every(16)
 	if everyCut() {
 		part = 1
 	}

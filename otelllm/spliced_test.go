@@ -48,6 +48,7 @@ func TestSplicedMessages(t *testing.T) {
 			}
 			tested++
 			assert.Equal(t, semconv.ClassProtocolViolation, got.Class, "%s: %d events", w.name, kept)
+			assert.Equal(t, semconv.OriginGateway, got.Origin, "%s: %d events", w.name, kept)
 			assert.Greater(t, got.Retry.Safety, semconv.RetrySafetySafeAutoRetry, "%s: %d events", w.name, kept)
 		}
 	}

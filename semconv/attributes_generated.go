@@ -172,7 +172,8 @@ const (
 	// A proxy, a gateway, a load balancer or a CDN. Set if the error has a type
 	// that only such a server writes, or if the response does not have the form of
 	// a provider's error and its headers, its status or its words are those of
-	// such a server; absent otherwise.
+	// such a server, or if another answer begins within the stream of one, as if
+	// the gateway had gone on to another upstream; absent otherwise.
 	//
 	// Type: boolean. Written by the client.
 	ProviderErrorIntermediaryKey = attribute.Key("llm.provider_error.intermediary")

@@ -16,10 +16,13 @@ func createOutput(path string) (*os.File, error) {
 // probeBytes is more than the space that a file system keeps beside a small file for free.
 const probeBytes = 64 << 10
 
-// probe reports whether a new file can be written to: a full disk is an error before the command starts. Only regular files
-// are tried.
+// probe reports whether a new file can be written to: a full disk is an error before the command starts. A device gets an empty
+// line, and what has a reader, such as a pipe, nothing.
 func probe(f *os.File) error {
 	info, err := f.Stat()
+	if err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		_, err = f.WriteString("\n")
+	}
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (o *outputOptions) open(ctx context.Context, log *slog.Logger) (*outputs, e
 	}
 	if o.keep != "" {
 		if out.keeper, err = keep.Open(o.keep, keepBytes); err != nil {
-			return nil, errors.Join(err, out.abandon(ctx))
+			return nil, errors.Join(fmt.Errorf("--keep: %w", err), out.abandon(ctx))
 		}
 	}
 	if o.report != "" {
@@ -104,6 +105,9 @@ func (o *outputOptions) openPage() (net.Listener, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil && o.page == defaultPage { // another otelllm has it, most likely
 		ln, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("--page: %s is in use, maybe by another otelllm: end that, or choose another address, such as :0", o.page)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--page: %w", err)

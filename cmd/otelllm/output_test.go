@@ -156,9 +156,10 @@ func TestRunFailsIfFilesDo(t *testing.T) {
 	}
 	t.Run("json", func(t *testing.T) {
 		t.Parallel()
-		p := otelllm(t, asks(model(t, whole)), append([]string{"run", "--json", "/dev/full", "--"}, asking(t, "ask")...)...)
+		p := otelllm(t, nil, "run", "--json", "/dev/full", "--", "touch", "started")
 		assert.Equal(t, statusError, p.run(t))
-		assert.Contains(t, p.stderr.String(), "--json")
+		assert.Contains(t, p.stderr.String(), "--json: nothing can be written")
+		assert.NoFileExists(t, filepath.Join(p.Dir, "started"))
 	})
 }
 
@@ -306,7 +307,7 @@ func TestPageAddress(t *testing.T) {
 		want    int
 		says    string
 	}{
-		{":" + port, statusError, "in use"},
+		{":" + port, statusError, "is in use, maybe by another otelllm: end that, or choose another address"},
 		{"0.0.0.0:0", statusError, "not on loopback"},
 		{"192.0.2.1:0", statusError, "not on loopback"},
 		{"[::1]", statusError, "not an address"},

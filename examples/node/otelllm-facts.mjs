@@ -26,6 +26,9 @@ const runKey = createContextKey('otelllm run');
 const signalKey = createContextKey('otelllm signal');
 const callKey = createContextKey('otelllm call'); // of otelllm-retry.mjs
 
+// succeeded has functions that are told the host of each request that went well outside of the loops of otelllm-retry.mjs.
+export const succeeded = new Set();
+
 // Abort is a reason for AbortController.abort that names its source: 'user', 'application', 'shutdown' or
 // 'deadline', with a reason of your choice. For 'watchdog', a timer of yours, reason is what it watched:
 // 'connect', 'first_progress', 'idle' or 'total', and limit its seconds.
@@ -254,6 +257,8 @@ class Recording {
 
   constructor(protocol, url, body, headers, signal) {
     this.start = performance.now();
+    this.host = url.host;
+    this.inLoop = context.active().getValue(callKey) !== undefined;
     this.run = context.active().getValue(runKey);
     this.signal = signal;
     this.stops = context.active().getValue(signalKey);
@@ -518,6 +523,7 @@ class Recording {
     this.signal?.removeEventListener('abort', this.onAbort);
     safely(() => this.settle(endingOf(this, how, error)));
     this.span.end();
+    if (!this.inLoop && this.status < 400 && this.span.facts.status !== 'error') for (const told of succeeded) safely(() => told(this.host));
   }
 
   settle(c) {
@@ -537,7 +543,7 @@ class Recording {
       'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': error?.after || undefined,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
       'llm.provider_error.kind': error?.kind, 'llm.provider_error.code': error?.code, 'llm.provider_error.in_band': error && known,
-      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || undefined,
+      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || s.spliced || undefined,
       'llm.watchdog.kind': c.watchdog, 'llm.watchdog.limit': c.limit,
       ...(known && {
         'llm.stream.unread': s.unread || undefined,
@@ -1128,7 +1134,7 @@ const messages = {
       case 'message_start':
         if (s.blocks && !s.terminal && e.message.id && e.message.id === s.message) break; // gateways repeat it
         if (s.blocks && !s.terminal) { // a gateway has appended the answer of another attempt
-          s.broken = true;
+          s.broken = s.spliced = true;
           s.violation ??= 'malformed_event';
           for (const c of s.calls) if (!c.free) endInput(s, c);
           s.writing = undefined;
@@ -1219,6 +1225,8 @@ const maxName = 128;
 class Fault {
   seen = false; // it is an error by its form
   listed = false; // it is one of a list
+  beside = false; // there are objects or lists in it that are not read
+  failed = false; // it says that it is no success
   type = '';
   code = '';
   reason = ''; // Google's code, whose code is a status, or Anthropic's
@@ -1246,7 +1254,7 @@ class Fault {
   say(text) { if (text && this.words.length < maxWords) this.words.push(text.slice(0, maxMessage)); }
 
   member(key, v) {
-    switch (key) {
+    switch (uncapital(key)) {
       case 'type': this.type = textOf(v); break;
       case 'code': this.code = textOf(v); this.setStatus(v); break;
       case 'status': case 'status_code': case 'statusCode': case 'http_status': case 'http_status_code': case 'http_code':
@@ -1256,11 +1264,13 @@ class Fault {
       case 'innererror': case 'upstream_error': case 'errors': this.inWords(v); break;
       case 'value': if (isObject(v)) this.inWords(v); break; // of Vercel's gateway: the chunk of a provider that it did not know
       case 'base_resp': this.base(v); break;
-      case 'reason': if (typeof v === 'string' && names.has(nameIn(v))) this.reason = v; break; // of Amazon's services, beside a message
+      case 'reason': if (typeof v === 'string' && isKnown(v)) this.reason = v; break; // of Amazon's services, beside a message
       case 'retry_after': case 'retry_after_seconds': case 'resets_in_seconds': case 'reset_seconds': this.setAfter(v, 1); break;
       case 'retry_after_ms': this.setAfter(v, 0.001); break;
       case 'resets_at': case 'reset_at': case 'reset_time': this.setReset(v); break;
       case 'metadata': case 'details': for (const one of Array.isArray(v) ? v : [v]) this.detail(one); break;
+      case 'success': this.failed = v === false; break;
+      default: this.beside ||= v !== null && typeof v === 'object';
     }
   }
 
@@ -1317,7 +1327,8 @@ class Fault {
 
   // known: it is an error by what it says, although it does not have the form of one.
   get known() {
-    return this.status > 0 || names.has(nameIn(this.name)) || (this.words.length > 0 && names.has(nameIn(this.type))) || this.words.some((w) => phrasesIn(w).length > 0);
+    return this.status > 0 || isKnown(this.name) || (this.words.length > 0 && isKnown(this.type)) || this.words.some((w) => phrasesIn(w).length > 0)
+      || ((this.failed || isFailureCode(this.code)) && this.words.length > 0 && !this.beside);
   }
 
   get error() {
@@ -1343,6 +1354,10 @@ function faultIn(document) {
   for (const [key, v] of Object.entries(document)) {
     switch (key) {
       case 'error': nested.read(v); break;
+      case 'OriginalStatusCode': flat.setStatus(v); break; // of SageMaker: what the model answered
+      case 'Response': case 'response': // of Tencent Cloud, which wraps an answer, too
+        for (const [inner, error] of isObject(v) ? Object.entries(v) : []) if (uncapital(inner) === 'error') nested.read(error);
+        break;
       case 'object': flat.seen ||= v === 'error'; break;
       case 'type': if (v === 'error') flat.seen = true; else flat.type = typeof v === 'string' ? v : ''; break;
       case '__type': flat.type ||= shapeName(textOf(v)); break;
@@ -1366,6 +1381,12 @@ function besides(fault, e) {
   const whole = faultIn(e);
   return whole.seen ? whole : fault;
 }
+
+// uncapital returns a key without the capital that the services of Amazon and Tencent Cloud begin it with.
+const uncapital = (key) => (/^[A-Z]/.test(key) ? key[0].toLowerCase() + key.slice(1) : key);
+
+// isFailureCode reports whether a code is a number that is not one of success.
+const isFailureCode = (code) => /^-?\d{1,18}$/.test(code) && (Number(code) < 0 || Number(code) >= 400);
 
 // shapeName returns the name of an AWS error without the namespace before it and the address after it.
 const shapeName = (said) => said.split(':')[0].split('#').at(-1);
@@ -1423,7 +1444,7 @@ function errorIn(body, headers) {
   if (!fault.shaped && fault.words.length === 0 && (start !== '{' || !found)) fault.say(body); // a text or a page
   const e = fault.error;
   const aws = shapeName(headers.get('x-amzn-errortype') ?? '');
-  if (!e.type && names.has(nameIn(aws))) Object.assign(e, { type: aws, shaped: e.shaped || !headers.get('x-amz-apigw-id') });
+  if (!e.type && isKnown(aws)) Object.assign(e, { type: aws, shaped: e.shaped || !headers.get('x-amz-apigw-id') });
   return e;
 }
 
@@ -1444,7 +1465,9 @@ const strengths = ['nothing', 'class', 'family', 'status', 'type', 'phrase', 'sp
 // meaningOf returns { kind, history, intermediary, by } of an error under the status of the response, which asks to wait for some seconds.
 function meaningOf(responseStatus, error, after) {
   const said = [error.code, error.type];
-  let status = responseStatus >= 400 ? responseStatus : error.status || statusIn(said[0]) || statusIn(said[1]);
+  const own = error.status || statusIn(said[0]) || statusIn(said[1]);
+  // 424 is that of a gateway: the error names the status of what failed.
+  let status = responseStatus >= 400 && !(responseStatus === 424 && own) ? responseStatus : own;
   let best = { kind: 'unknown', by: 'nothing' };
   let intermediary = false;
   const take = ([kind, own, history, , front], by = own) => {
@@ -1457,6 +1480,7 @@ function meaningOf(responseStatus, error, after) {
   }
   for (const [i, name] of said.map(nameIn).entries()) {
     const rule = ruleOf(name, status);
+    if (rule && rule[1] === 'family' && rule[0] === 'server_error' && status >= 400 && status < 500) continue; // the gateway's own type, beside the status of the provider
     if (rule) take(rule, i > 0 && rule[1] === 'specific' ? 'type' : rule[1]);
     else if (finishKinds.has(name)) take([finishKinds.get(name), 'type']);
   }
@@ -1469,7 +1493,7 @@ function meaningOf(responseStatus, error, after) {
 
 // ruleOf returns the rule of a name under a status.
 function ruleOf(name, status) {
-  const rules = names.get(name) ?? [];
+  const rules = names.get(knownAs(name)) ?? [];
   return rules.find(([, , , only]) => !only || only === status) ?? (status ? undefined : rules[0])
     ?? (name.includes('perday') || (!rules.length && /[-_]/.test(name) && namesLongPeriod(name, true)) // Google's quotas of a day, and others
       ? ['quota_exhausted', 'specific'] : undefined);
@@ -1477,7 +1501,17 @@ function ruleOf(name, status) {
 
 // nameIn returns a name as the catalogue has it.
 const nameIn = (said = '') => (said.length > 80 ? '' : said.toLowerCase());
-const isGeneral = (name) => !names.get(nameIn(name))?.some(([, by]) => by === 'specific'); // another name may say more
+
+// knownAs returns the name in the catalogue that a name means: without upstream_, which gateways write before it, or the last or the
+// first of its parts, as in InternalError.Algo.InvalidParameter and AuthFailure.SignatureFailure.
+function knownAs(name) {
+  if (names.has(name)) return name;
+  if (name.startsWith('upstream_')) return name.slice('upstream_'.length);
+  const parts = name.split('.');
+  return parts.length > 1 && names.has(parts.at(-1)) && !/^\d*$/.test(parts.at(-1)) ? parts.at(-1) : parts[0];
+}
+const isKnown = (name) => names.has(knownAs(nameIn(name)));
+const isGeneral = (name) => !names.get(knownAs(nameIn(name)))?.some(([, by]) => by === 'specific'); // another name may say more
 const statusIn = (text) => (/^[45]\d\d$/.test(text) ? Number(text) : 0);
 
 // plain returns a text as it reads however often it was quoted.
@@ -1530,7 +1564,7 @@ function around(text, from, to) {
 
 // The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
 const exceptions = new Map([['badrequest', 400], ['unprocessableentity', 422], ['authentication', 401], ['permissiondenied', 403], ['notfound', 404], ['ratelimit', 429]]);
-const quotedStatus = new RegExp(String.raw`\b(?:code|status|status_code|statuscode|http_status|http)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b`
+const quotedStatus = new RegExp(String.raw`\b(?:code|status|status_code|statuscode|http_status|http|returned)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b`
   + String.raw`|\blitellm\.(${[...exceptions.keys()].join('|')})error\b`, 'g');
 
 // statusQuoted returns the only status of 400 to 499 that a message quotes, or 0. Those of 500 and more are mostly the gateway's own, and
@@ -1546,8 +1580,8 @@ function statusQuoted(text) {
 function namesIn(text) {
   const found = {};
   for (const [, key, , value] of plain(text).matchAll(/(\w+)["'] *: *(["'])(.*?)\2/g)) {
-    if (/^(code|reason|error_code)$/.test(key) && names.has(nameIn(value))) found.code ??= value;
-    else if (/^(type|status|__type|error_type)$/.test(key) && names.has(nameIn(value))) found.type ??= value;
+    if (/^(code|reason|error_code)$/.test(key) && isKnown(value)) found.code ??= value;
+    else if (/^(type|status|__type|error_type)$/.test(key) && isKnown(value)) found.type ??= value;
     else if (key === 'quotaId' && nameIn(value).includes('perday')) found.code = value;
   }
   return found;

@@ -581,6 +581,24 @@ test('an end is as good as its server meant it', async () => {
     assert.equal(span.attributes['llm.stream.end'], end, name);
     assert.equal(span.attributes['llm.stream.tool_inputs_invalid'], invalid, name);
     assert.equal(span.attributes['llm.transport.cause'], cause, name);
+    assert.equal(span.attributes['llm.provider_error.intermediary'], name === 'another answer within a message' || undefined, name);
+  }
+});
+
+test('errors in the envelopes of gateways', async () => {
+  for (const [status, body, kind] of [
+    [200, { Response: { Error: { Code: 'AuthFailure.SignatureFailure', Message: 'x' }, RequestId: '1' } }, 'authentication'],
+    [200, { code: 11200, message: 'x', sid: '1' }, 'unknown'],
+    [200, { success: false, message: 'x' }, 'unknown'],
+    [424, { Message: 'x', OriginalStatusCode: 500 }, 'server_error'],
+    [503, { error: { message: 'x returned 400: y' } }, 'invalid_request'],
+    [400, { error: { message: 'x', type: 'api_error' } }, 'invalid_request'],
+    [200, { error: { message: 'x', code: 'upstream_server_error' } }, 'server_error'],
+    [200, { code: 200, message: 'x' }, undefined],
+    [200, { code: 11200, message: 'x', data: { answer: 'y' } }, undefined],
+  ]) {
+    const [span] = await spansOf(async () => (await factsFetch(answering([JSON.stringify(body)], { type: 'application/json', status }).fetch)(url, ask())).text());
+    assert.equal(span.attributes['llm.provider_error.kind'], kind, JSON.stringify(body));
   }
 });
 

@@ -192,6 +192,20 @@ test('@openai/agents: ask approves a replay', async () => {
   assert.ok(asked[0].plan.ask && asked[0].summary && asked[0].error);
 });
 
+test('@openai/agents: all callers of a host share a budget', async () => {
+  const down = refused(503, 'overloaded');
+  const budget = new RetryBudget();
+  for (let i = 0; i < 98; i++) budget.take('model.example'); // others have taken all but two of the 100 retries
+  const outage = server(down, down, down, down, down);
+  await assert.rejects(agents(outage, { budget }));
+  await assert.rejects(agents(outage, { budget }));
+  assert.equal(outage.requests, 3 + 1); // two retries were left, and then each asks once
+  const back = server(...Array.from({ length: 11 }, () => jsonPaid), down, down, down);
+  for (let i = 0; i < 11; i++) await agents(back, { budget });
+  await assert.rejects(agents(back, { budget })); // calls that went well allow one retry for every ten
+  assert.equal(back.requests, 11 + 2);
+});
+
 test('@openai/agents: a stream is repeated until its first event', async () => {
   const s = server(refused(503, 'overloaded'), asksToPay, paid);
   assert.deepEqual(await agents(s, {}, { stream: true }), { paid: 1, output: 'It is paid.' });

@@ -6,7 +6,7 @@
 import { prepare } from './otelllm-judge.mjs';
 import { decide } from './otelllm-retry.mjs';
 
-// retryPolicy returns the policy. ask, backoff and backoffMost are those of retry; the number of retries is the SDK's maxRetries. A yes of
+// retryPolicy returns the policy. ask, backoff, backoffMost and budget are those of retry; the number of retries is the SDK's maxRetries. A yes of
 // ask is the SDK's approveUnsafeReplay. The SDK repeats no stream of which it has passed on an event, and asks no policy then.
 export function retryPolicy(policy = {}) {
   prepare();

@@ -6,7 +6,7 @@
 //     return read(stream); // to its end
 //   }, { ask: ({ summary, plan }) => confirm(`${summary}\n${plan.words}`) });
 import { context, createContextKey, trace } from '@opentelemetry/api';
-import { Ledger, withRun } from './otelllm-facts.mjs';
+import { Ledger, succeeded, withRun } from './otelllm-facts.mjs';
 import { judge, prepare } from './otelllm-judge.mjs';
 
 const runKey = createContextKey('otelllm run');
@@ -121,11 +121,19 @@ export async function retryTurn(turn, policy = {}) {
   }
 }
 
+// The budgets of frameworks, which do not say that a call went well.
+const frameworkBudgets = new Set();
+succeeded.add((host) => frameworkBudgets.forEach((budget) => budget.succeeded(host, 0)));
+
+// hostOf returns the host of a request by its facts, as a URL has it.
+const hostOf = ({ 'server.address': host, 'server.port': port }) => (port === 443 || port === 80 ? host : `${host}:${port}`);
+
 // decide is for the loop of a framework, which calls it after a model call that failed, in the run of that call: what to do, after how many
 // attempts, and how long to wait. It is undefined if no failure of a model call is recorded. What failed is the requests of the run that
-// failed last, one after the other; the framework bounds the attempts.
+// failed last, one after the other. The framework bounds the attempts of one call, and policy.budget those of all callers of a host.
 export async function decide(policy, attempts, error) {
-  const loop = new Loop({ ...policy, attempts: Infinity, elapsed: Infinity, budget: new RetryBudget() });
+  const loop = new Loop({ ...policy, attempts: Infinity, elapsed: Infinity });
+  frameworkBudgets.add(loop.budget);
   loop.sent = attempts;
   const run = context.active().getValue(runKey);
   if (!run) {
@@ -138,7 +146,10 @@ export async function decide(policy, attempts, error) {
   call.agent = run;
   const failure = failed.length ? call.failed(failed.map((line) => line.id), failed, error) : undefined;
   if (!failure) return undefined;
-  const decision = await loop.decide(failure);
+  loop.host = hostOf(failed.at(-1));
+  let decision = await loop.decide(failure);
+  // Another caller may have taken the last one meanwhile.
+  if ((decision === 'again' || decision === 'confirmed') && !loop.budget.take(loop.host)) decision = 'host_spent';
   record(failure, decision);
   return { decision, verdict: failure.verdict, wait: failure.wait };
 }

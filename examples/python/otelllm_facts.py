@@ -956,6 +956,7 @@ class _State:
         self.phase, self.finish = 'response_started', []
         self.terminal = self.complete = self.refused = self.asks = False
         self.strange = self.broken = False  # an object came that is not known; after which the answer is not what the model wrote
+        self.spliced = False  # another answer began within it, which a gateway appended
         self.blocks, self.message = False, None  # of Messages: a block has begun; the message's id
         self.error = self.violation = self.id = self.model = self.input = self.output = None
         # The counts do not include everything that the client got: a count of zero proves nothing.
@@ -1433,6 +1434,8 @@ class _Recording:
             'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
         }
         facts.update(error)
+        if s.spliced:
+            facts['llm.provider_error.intermediary'] = True
         if known:
             finish = [_name(f) for f in s.finish] + (['error'] if c.get('due') else [])
             facts.update({
@@ -1963,7 +1966,7 @@ class _Messages:
             if s.blocks and not s.terminal and again and again == s.message:
                 return  # gateways repeat it
             if s.blocks and not s.terminal:  # a gateway has appended the answer of another attempt
-                s.broken, s.violation, s.writing = True, s.violation or 'malformed_event', None
+                s.broken, s.spliced, s.violation, s.writing = True, True, s.violation or 'malformed_event', None
                 for c in s.calls:
                     if not c.free:
                         _end_input(s, c)
@@ -2052,6 +2055,8 @@ class _Fault:
     def __init__(self):
         self.seen = False  # it is an error by its form
         self.listed = False  # it is one of a list
+        self.beside = False  # there are objects or lists in it that are not read
+        self.failed = False  # it says that it is no success
         self.type = self.code = ''
         self.reason = ''  # Google's code, whose code is a status, or Anthropic's
         self.quota = ''  # Google's name of a quota that is used up for the day
@@ -2077,6 +2082,7 @@ class _Fault:
             self.words.append(text[:_MAX_MESSAGE])
 
     def member(self, key, v):
+        key = _uncapital(key)
         if key == 'type':
             self.type = _text_of(v)
         elif key == 'code':
@@ -2092,7 +2098,7 @@ class _Fault:
         elif key == 'base_resp':
             self.base(v)
         elif key == 'reason':  # of Amazon's services, beside a message
-            if isinstance(v, str) and _name_in(v) in _NAMES:
+            if isinstance(v, str) and _is_known(v):
                 self.reason = v
         elif key in ('retry_after', 'retry_after_seconds', 'resets_in_seconds', 'reset_seconds'):
             self.set_after(v, 1)
@@ -2103,6 +2109,10 @@ class _Fault:
         elif key in ('metadata', 'details'):
             for one in v if isinstance(v, list) else [v]:
                 self.detail(one)
+        elif key == 'success':
+            self.failed = v is False
+        elif isinstance(v, (dict, list)):
+            self.beside = True
 
     def in_words(self, v, depth=0):
         """Read a text, or what has one: an object or a list. The names in it count if the error has no other."""
@@ -2182,8 +2192,9 @@ class _Fault:
 
     def known(self):
         """Whether it is an error by what it says, although it does not have the form of one."""
-        return (self.status > 0 or _name_in(self.name()) in _NAMES or bool(self.words) and _name_in(self.type) in _NAMES
-                or any(_phrases_in(text) for text in self.words))
+        return (self.status > 0 or _is_known(self.name()) or bool(self.words) and _is_known(self.type)
+                or any(_phrases_in(text) for text in self.words)
+                or (self.failed or _is_failure_code(self.code)) and bool(self.words) and not self.beside)
 
     def error(self):
         code, kind, after, phrases, long, quoted_status = self.name()[:128], self.type[:128], self.after, [], False, 0
@@ -2209,6 +2220,12 @@ def _fault_in(document):
     for key, v in document.items():
         if key == 'error':
             nested.read(v)
+        elif key == 'OriginalStatusCode':  # of SageMaker: what the model answered
+            flat.set_status(v)
+        elif key in ('Response', 'response'):  # of Tencent Cloud, which wraps an answer, too
+            for inner, error in v.items() if isinstance(v, dict) else ():
+                if _uncapital(inner) == 'error':
+                    nested.read(error)
         elif key == 'object':
             flat.seen = flat.seen or v == 'error'
         elif key == 'type' and v == 'error':
@@ -2229,7 +2246,7 @@ def _fault_in(document):
     if not nested.seen:
         return flat
     nested.after, nested.status = nested.after or flat.after, nested.status or flat.status
-    if isinstance(document['error'], str):
+    if isinstance(document.get('error'), str):
         nested.type, nested.code = flat.type, flat.code  # the members beside it are those of the error
     for text in flat.words:
         nested.say(text)
@@ -2242,6 +2259,16 @@ def _besides(fault, e):
         return fault
     whole = _fault_in(e)
     return whole if whole.seen else fault
+
+
+def _uncapital(key):
+    """Return a key without the capital that the services of Amazon and Tencent Cloud begin it with."""
+    return key[0].lower() + key[1:] if 'A' <= key[:1] <= 'Z' else key
+
+
+def _is_failure_code(code):
+    """Whether a code is a number that is not one of success."""
+    return bool(re.fullmatch('-?[0-9]{1,18}', code, re.ASCII)) and not 0 <= int(code) < 400
 
 
 def _shape_name(said):
@@ -2335,7 +2362,7 @@ def _error_in(body, headers):
         fault.say(body)  # a text or a page
     e = fault.error()
     aws = _shape_name(headers.get('x-amzn-errortype') or '')
-    if not e['type'] and _name_in(aws) in _NAMES:
+    if not e['type'] and _is_known(aws):
         e.update(type=aws, shaped=e['shaped'] or not headers.get('x-amz-apigw-id'))
     return e
 
@@ -2362,13 +2389,17 @@ _STRENGTHS = ('nothing', 'class', 'family', 'status', 'type', 'phrase', 'specifi
 def _meaning_of(response_status, error, after):
     """Return what an error means under the status of the response, which asks to wait for some seconds: a rule."""
     said = error['code'], error['type']
-    status = response_status if response_status >= 400 else error['status'] or _status_in(said[0]) or _status_in(said[1])
+    own = error['status'] or _status_in(said[0]) or _status_in(said[1])
+    # 424 is that of a gateway: the error names the status of what failed.
+    status = response_status if response_status >= 400 and not (response_status == 424 and own) else own
     found = []
     if status >= 500 and error['quoted']:  # a gateway has its own status for an error of a provider
         status = error['quoted']
         found.append(_Rule(_CATALOGUE['statuses'].get(str(status), 'invalid_request'), 'status'))
     for i, name in enumerate(map(_name_in, said)):
         rule = _rule_of(name, status)
+        if rule is not None and rule.by == 'family' and rule.kind == 'server_error' and 400 <= status < 500:
+            continue  # the gateway's own type, beside the status of the provider
         if rule is not None:
             found.append(rule._replace(by='type') if i > 0 and rule.by == 'specific' else rule)
         elif name in _CATALOGUE['finishReasons']:
@@ -2386,7 +2417,7 @@ def _meaning_of(response_status, error, after):
 
 def _rule_of(name, status):
     """Return the rule of a name under a status, or None."""
-    rules = _NAMES.get(name, [])
+    rules = _NAMES.get(_known_as(name), [])
     for rule in rules:
         if not rule.only or rule.only == status:
             return rule
@@ -2402,9 +2433,24 @@ def _name_in(said):
     return said.lower() if len(said) <= 80 else ''
 
 
+def _known_as(name):
+    """Return the name in the catalogue that a name means: without upstream_, which gateways write before it, or the last or the first of
+    its parts, as in InternalError.Algo.InvalidParameter and AuthFailure.SignatureFailure."""
+    if name in _NAMES:
+        return name
+    if name.startswith('upstream_'):
+        return name[len('upstream_'):]
+    parts = name.split('.')
+    return parts[-1] if len(parts) > 1 and parts[-1] in _NAMES and not re.fullmatch('[0-9]*', parts[-1]) else parts[0]
+
+
+def _is_known(name):
+    return _known_as(_name_in(name)) in _NAMES
+
+
 def _is_general(name):
     """Whether another name may say more."""
-    return not any(rule.by == 'specific' for rule in _NAMES.get(_name_in(name), ()))
+    return not any(rule.by == 'specific' for rule in _NAMES.get(_known_as(_name_in(name)), ()))
 
 
 def _status_in(text):
@@ -2477,7 +2523,7 @@ def _around(text, start, end):
 # The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
 _EXCEPTIONS = {'badrequest': 400, 'unprocessableentity': 422, 'authentication': 401, 'permissiondenied': 403, 'notfound': 404, 'ratelimit': 429}
 _QUOTED_STATUS = re.compile(
-    r"""\b(?:code|status|status_code|statuscode|http_status|http)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b"""
+    r"""\b(?:code|status|status_code|statuscode|http_status|http|returned)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b"""
     rf"""|\blitellm\.({'|'.join(_EXCEPTIONS)})error\b""", re.ASCII)
 
 
@@ -2497,9 +2543,9 @@ def _names_in(text):
     """Return the first known code and type that a text quotes: gateways put the error of a provider into their own message."""
     found = {}
     for key, _, value in _QUOTED.findall(_plain(text)):
-        if key in ('code', 'reason', 'error_code') and _name_in(value) in _NAMES:
+        if key in ('code', 'reason', 'error_code') and _is_known(value):
             found.setdefault('code', value)
-        elif key in ('type', 'status', '__type', 'error_type') and _name_in(value) in _NAMES:
+        elif key in ('type', 'status', '__type', 'error_type') and _is_known(value):
             found.setdefault('type', value)
         elif key == 'quotaId' and 'perday' in _name_in(value):
             found['code'] = value

@@ -389,6 +389,22 @@ class Reading(Case):
         self.assertNotIn('CANARY', span.raw)
         self.assertNotIn('credit', span.raw)
 
+    def test_errors_in_the_envelopes_of_gateways(self):
+        for status, body, kind in (
+                (200, {'Response': {'Error': {'Code': 'AuthFailure.SignatureFailure', 'Message': 'x'}, 'RequestId': '1'}}, 'authentication'),
+                (200, {'code': 11200, 'message': 'x', 'sid': '1'}, 'unknown'),
+                (200, {'success': False, 'message': 'x'}, 'unknown'),
+                (424, {'Message': 'x', 'OriginalStatusCode': 500}, 'server_error'),
+                (503, {'error': {'message': 'x returned 400: y'}}, 'invalid_request'),
+                (400, {'error': {'message': 'x', 'type': 'api_error'}}, 'invalid_request'),
+                (200, {'error': {'message': 'x', 'code': 'upstream_server_error'}}, 'server_error'),
+                (200, {'code': 200, 'message': 'x'}, None),
+                (200, {'code': 11200, 'message': 'x', 'data': {'answer': 'y'}}, None)):
+            with self.subTest(body=body):
+                self.spans.clear()
+                post(client([json.dumps(body).encode()], status=status, type='application/json'))
+                self.assertEqual(self.one()['llm.provider_error.kind'], kind)
+
     def test_a_limit_of_a_long_period_and_a_status_that_a_gateway_quotes(self):
         for status, message, kind, headers in (
                 (429, 'You have reached your monthly usage limit', 'quota_exhausted', {}),

@@ -28,8 +28,7 @@ func main() {
 		_, _ = fmt.Scanln(&answer)
 		return answer == "y"
 	}}
-	pay := func(arguments string) string { return "paid " + arguments }
-	if err := run(context.Background(), nil, policy, strings.Join(os.Args[1:], " "), pay, func(text string) { fmt.Print(text) }); err != nil {
+	if err := run(context.Background(), nil, policy, strings.Join(os.Args[1:], " "), func(args string) string { return "paid " + args }, func(text string) { fmt.Print(text) }); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -39,20 +38,17 @@ func run(ctx context.Context, base http.RoundTripper, policy retry.Policy, quest
 	client := openai.NewClient(option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{Transport: otelllm.NewTransport(base)}))
 	ctx, run := otelllm.StartRun(ctx, "retry", otelllm.WithToolsRecorded()) // every tool is started with StartTool
 	defer run.Done(&err)
+	params := openai.ChatCompletionNewParams{Model: openai.ChatModelGPT5_5, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}}
 	invoice := openai.FunctionParameters{"type": "object", "properties": map[string]any{"invoice": map[string]string{"type": "string"}}}
-	params := openai.ChatCompletionNewParams{
-		Model: openai.ChatModelGPT5_5, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)},
-		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "pay", Parameters: invoice})},
-	}
+	params.Tools = append(params.Tools, openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "pay", Parameters: invoice}))
 	for range 8 {
 		var answer openai.ChatCompletionAccumulator
 		err := retry.Do(ctx, policy, func(ctx context.Context) error {
 			answer = openai.ChatCompletionAccumulator{}
 			stream := client.Chat.Completions.NewStreaming(ctx, params)
 			for stream.Next() {
-				answer.AddChunk(stream.Current())
-				for _, choice := range stream.Current().Choices {
-					show(choice.Delta.Content)
+				if chunk := stream.Current(); answer.AddChunk(chunk) && len(chunk.Choices) > 0 {
+					show(chunk.Choices[0].Delta.Content)
 				}
 			}
 			return errors.Join(stream.Err(), stream.Close())
@@ -61,8 +57,7 @@ func run(ctx context.Context, base http.RoundTripper, policy retry.Policy, quest
 			return cmp.Or(err, errors.New("the answer has no choices"))
 		}
 		message := answer.Choices[0].Message
-		params.Messages = append(params.Messages, message.ToParam())
-		if len(message.ToolCalls) == 0 {
+		if params.Messages = append(params.Messages, message.ToParam()); len(message.ToolCalls) == 0 {
 			return nil
 		}
 		for _, call := range message.ToolCalls {

@@ -190,7 +190,11 @@ func (e ending) classify() classification {
 		return classification{semconv.ClassStreamInterrupted, transportCause(e.transport), semconv.OriginTransport}
 
 	case e.violatesProtocol():
-		return classification{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
+		c := classification{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
+		if e.inFront {
+			c.origin = semconv.OriginGateway
+		}
+		return c
 
 	case e.end == semconv.StreamEndEOF,
 		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.answer != answerNone:

@@ -54,7 +54,7 @@ const numAnswers = int(answerInvalid) + 1
 func TestEveryEnding(t *testing.T) {
 	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
 	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
-	step := walkStep(211)
+	step := walkStep(607)
 	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * numAnswers * 3 * 3 * 3
 	t.Logf("%d combinations", combinations)
 
@@ -224,7 +224,7 @@ func TestEveryRisk(t *testing.T) {
 }
 
 func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n int) {
-	if step := walkStep(2003); step > 1 {
+	if step := walkStep(8009); step > 1 {
 		someRisks(t, class, cause, size, n, step)
 		return
 	}

@@ -155,7 +155,8 @@ type ProviderError struct {
 	// History is what the error says is wrong with the history; unset: nothing, or only its
 	// code says it.
 	History semconv.ProviderErrorHistory
-	// Intermediary: the error is that of a server in front of the provider.
+	// Intermediary: the error is that of a server in front of the provider, or such a server has
+	// appended another answer to the one that it had begun to pass on.
 	Intermediary bool
 }
 

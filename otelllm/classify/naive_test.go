@@ -674,7 +674,7 @@ func randomRun(rnd *rand.Rand) *Run {
 
 // TestIndexes compares the answers of the indexes with their definitions.
 func TestIndexes(t *testing.T) {
-	rounds := 10_000 / race.Every(10)
+	rounds := 10_000 / race.Every(40)
 	if testing.Short() {
 		rounds = 2_000
 	}

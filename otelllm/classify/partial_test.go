@@ -16,7 +16,7 @@ import (
 // caller does that cannot keep all of a long run. No verdict may be less careful than that
 // on the whole run.
 func TestPartsOfARun(t *testing.T) {
-	rounds := 10_000 / race.Every(5)
+	rounds := 10_000 / race.Every(20)
 	if testing.Short() {
 		rounds = 2_000
 	}

@@ -328,7 +328,7 @@ func TestCallExecutedWithin(t *testing.T) {
 // them as producers do: with or without their tools, up to the moment at which their process was
 // killed. No plan says that a call never ran that did, or that one ran that did not.
 func TestPlanKnowsWorld(t *testing.T) {
-	rounds := 60_000 / race.Every(10)
+	rounds := 60_000 / race.Every(30)
 	if testing.Short() {
 		rounds = 6_000
 	}

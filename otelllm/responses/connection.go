@@ -74,7 +74,7 @@ func newConnection(ctx context.Context, config *Config, with setup.Setup) *conne
 	recogniser := httpcall.Recogniser{Provider: with.Provider}
 	c := &connection{
 		ctx: ctx, with: with, identity: recogniser.Identify(protocol, target), client: inferred.ReadHeaders(config.Header),
-		kind: record.ClientKind, streams: map[string]*stream{},
+		kind: record.ClientKind, streams: map[string]*stream{}, propagators: config.Propagators,
 	}
 	c.identity.UserAgent = httpcall.UserAgent(config.Header)
 	if config.Upstream != nil {
@@ -82,7 +82,7 @@ func newConnection(ctx context.Context, config *Config, with setup.Setup) *conne
 	}
 	if config.Serving {
 		c.serving, c.kind, c.with.Record.Meters = true, record.ServerKind, nil // the client instruments are those of the connection upstream
-		if c.propagators = config.Propagators; c.propagators == nil {
+		if c.propagators == nil {
 			c.propagators = otel.GetTextMapPropagator()
 		}
 		if !trace.SpanContextFromContext(ctx).IsValid() {

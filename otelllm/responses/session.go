@@ -46,7 +46,8 @@ type Config struct {
 	// the order of the frames, and their failures explain how those ended.
 	Upstream *Session
 
-	// Propagators read the agent's trace context, if Serving. Nil is the global propagator.
+	// Propagators read the agent's trace context. Nil is the global propagator if Serving, and
+	// none otherwise: the frames of a client's own have that of the client itself.
 	Propagators propagation.TextMapPropagator
 
 	// Instrumentation says with which options the session is recorded, and which Shutdown

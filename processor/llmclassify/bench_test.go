@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"context"
@@ -20,7 +20,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
@@ -40,7 +42,7 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 	b.Helper()
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
-	rs.Resource().Attributes().PutStr("service.name", agentService)
+	rs.Resource().Attributes().PutStr("service.name", harness.AgentService)
 	spans := rs.ScopeSpans().AppendEmpty().Spans()
 	for trace := range benchTraces {
 		n := benchSpans / benchTraces
@@ -50,18 +52,18 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 		requests, found := 0, false
 		for i := range n {
 			id := byte(i + 1)
-			s := otherSpan(id, 1, 0.1, 0.2)
+			s := harness.OtherSpan(id, 1, 0.1, 0.2)
 			switch last := i == n-1; {
 			case last && found:
-				s = runSpan(200, 0, float64(n), requests, 0)
+				s = harness.RunSpan(200, 0, float64(n), requests, 0)
 			case llm(trace*n+i) || last && llm(0):
 				found = true
 				requests++
 				s = benchRequest(id, 200, float64(i), float64(i)+0.5)
 			}
-			s.trace = byte(trace + 1)
+			s.Trace = byte(trace + 1)
 			span := spans.AppendEmpty()
-			s.write(b, span)
+			s.Write(b, span)
 			for a := span.Attributes().Len(); a < benchAttrs; a++ {
 				span.Attributes().PutStr(fmt.Sprintf("app.attribute.%d", a), "a value as long as most of them")
 			}
@@ -74,12 +76,12 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 }
 
 // benchRequest is a request with a run, and no more attributes than the peers' spans.
-func benchRequest(id, run byte, from, to float64) spanSpec {
-	return spanSpec{
-		id: id, parent: run, name: "chat gpt-test", kind: ptrace.SpanKindClient, from: from, to: to,
-		attrs: []attribute.KeyValue{
+func benchRequest(id, run byte, from, to float64) harness.Span {
+	return harness.Span{
+		ID: id, Parent: run, Name: "chat gpt-test", Kind: ptrace.SpanKindClient, From: from, To: to,
+		Attrs: []attribute.KeyValue{
 			otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameOpenAI, otelsemconv.GenAIRequestModel("gpt-test"),
-			semconv.RunID(spanID(run).String()),
+			semconv.RunID(harness.SpanID(run).String()),
 			semconv.StreamEndKey.String(semconv.StreamEndTerminalEvent.String()), semconv.StreamPhase(semconv.PhaseStreamEnd),
 		},
 	}
@@ -94,10 +96,9 @@ var benchMixes = []struct {
 	{"none", func(int) bool { return false }},
 }
 
-func newBenchProcessor(b *testing.B, next consumer.Traces) *classifier {
+func newBenchProcessor(b *testing.B, next consumer.Traces) *harness.Processor {
 	b.Helper()
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, clock.System{})
-	require.NoError(b, err)
+	p := harness.Make(b, processortest.NewNopSettings(metadata.Type), llmclassify.NewFactory().CreateDefaultConfig().(*llmclassify.Config), next, clock.System{})
 	require.NoError(b, p.Start(b.Context(), componenttest.NewNopHost()))
 	b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
 	return p
@@ -188,7 +189,7 @@ func BenchmarkHeld(b *testing.B) {
 				require.NoError(b, err)
 				renew(td)
 				spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-				spans.RemoveIf(func(s ptrace.Span) bool { return s.SpanID() == spanID(200) })
+				spans.RemoveIf(func(s ptrace.Span) bool { return s.SpanID() == harness.SpanID(200) })
 				n += spans.Len()
 				require.NoError(b, p.ConsumeTraces(b.Context(), td))
 			}
@@ -226,29 +227,28 @@ func inThreadTime(b *testing.B, loop func()) {
 // BenchmarkClassifyRun reads, assembles and judges a run of 20 spans: 8 requests,
 // one of them cut and tried again, 11 tools and the run.
 func BenchmarkClassifyRun(b *testing.B) {
-	calls := counts{inputs: 2, completed: 2, calls: 2, callIDs: []string{"call_1", "call_2"}}
-	var specs []spanSpec
+	calls := harness.Counts{Inputs: 2, Completed: 2, Calls: 2, CallIDs: []string{"call_1", "call_2"}}
+	var specs []harness.Span
 	for i := range 8 {
-		r := requestSpan(byte(i+2), 1, float64(i), float64(i)+0.4).history([]string{"call_1", "call_2"}, []string{"call_1", "call_2"})
+		r := harness.RequestSpan(byte(i+2), 1, float64(i), float64(i)+0.4).History([]string{"call_1", "call_2"}, []string{"call_1", "call_2"})
 		switch i {
 		case 3:
-			r = r.cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+			r = r.Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
 		case 7:
-			r = r.answered("stop", answer)
+			r = r.Answered("stop", harness.Answer)
 		default:
-			r = r.answered("tool_calls", calls)
+			r = r.Answered("tool_calls", calls)
 		}
 		specs = append(specs, r)
 	}
 	for i := range 11 {
-		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+		specs = append(specs, harness.ToolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), clock.System{})
-	require.NoError(b, err)
+	p := harness.Make(b, processortest.NewNopSettings(metadata.Type), harness.DefaultConfig(), consumertest.NewNop(), clock.System{})
 	now := time.Now()
-	specs = append(specs, runSpan(1, 0, 9, 8, 11))
-	td := tracesOf(b, specs...)
-	batch := p.reader.Read(now, nil, td)
+	specs = append(specs, harness.RunSpan(1, 0, 9, 8, 11))
+	td := harness.TracesOf(b, specs...)
+	batch := p.Reader.Read(now, nil, td)
 	arrivals := batch.Arrivals()
 	batch.Take(false)
 	s := p.Shards[0].Lane(p.Tenants.Others)
@@ -293,7 +293,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		})
 	})
 	b.Run("decode", func(b *testing.B) { // what the run's OTLP costs, for comparison
-		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(b, specs...))
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(harness.TracesOf(b, specs...))
 		require.NoError(b, err)
 		b.ReportAllocs()
 		inThreadTime(b, func() {

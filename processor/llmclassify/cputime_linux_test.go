@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package llmclassify
+package llmclassify_test
 
 import "time"
 

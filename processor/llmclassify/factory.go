@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/processor"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/clock"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/testhook"
 )
 
 // NewFactory makes the factory of the processor llm_classify.
@@ -21,15 +21,17 @@ func NewFactory() processor.Factory {
 }
 
 func (i *instances) createTraces(
-	_ context.Context,
+	ctx context.Context,
 	set processor.Settings,
 	cfg component.Config,
 	next consumer.Traces,
 ) (processor.Traces, error) {
-	p, err := newClassifier(set, cfg.(*Config), next, clock.System{})
+	c, made := testhook.From(ctx)
+	p, err := newClassifier(set, cfg.(*Config), next, c)
 	if err != nil {
 		return nil, err
 	}
 	i.add(p)
+	made(testhook.Inside{Pool: p.Pool, Reader: p.reader, Callers: p.callers})
 	return p, nil
 }

@@ -1,11 +1,9 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,90 +13,42 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
-	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-var errDown = errors.New("down for now")
-
-// flakyNext is a next consumer that fails as it is told, spoiling what it was
-// given if it mutates.
-type flakyNext struct {
-	consumertest.TracesSink
-	mutates bool
-	fail    func(ptrace.Traces) error // nil: takes everything
-
-	mu      sync.Mutex // guards what follows: shards forward at the same time at a shutdown
-	tries   int
-	tenants []string // of the clients in whose name spans came
-}
-
-func (n *flakyNext) Capabilities() consumer.Capabilities {
-	return consumer.Capabilities{MutatesData: n.mutates}
-}
-
-func (n *flakyNext) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	n.mu.Lock()
-	n.tries++
-	n.tenants = append(n.tenants, client.FromContext(ctx).Metadata.Get("tenant")...)
-	n.mu.Unlock()
-	if n.fail != nil {
-		if err := n.fail(td); err != nil {
-			if n.mutates {
-				td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true })
-			}
-			return err
-		}
-	}
-	return n.TracesSink.ConsumeTraces(ctx, td)
-}
-
-func down(ptrace.Traces) error { return errDown }
-
-func finishedRun(trace byte) []spanSpec {
-	return []spanSpec{requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(trace), runSpan(1, 0, 3, 1, 0).of(trace)}
-}
-
-// heldRun consumes a run in two calls, so that it is held.
-func (h *harness) heldRun(t *testing.T, trace byte) {
-	t.Helper()
-	for _, span := range finishedRun(trace) {
-		h.consume(t, span)
-	}
-}
-
 // A call with LLM spans is owned. What the next consumer refuses of its other spans is kept and sent again, unless
 // it refuses them for good.
 func TestOthersRefused(t *testing.T) {
-	other := otherSpan(9, 1, 0.1, 0.2)
+	other := harness.OtherSpan(9, 1, 0.1, 0.2)
 	for name, tt := range map[string]struct {
 		fails, err error
 		spans      int // that come out
 	}{
-		"for now":  {errDown, nil, 4},
-		"in part":  {consumererror.NewTraces(errDown, tracesOf(t, other)), nil, 3}, // the next consumer says that it has one
-		"for good": {consumererror.NewPermanent(errDown), consumererror.NewPermanent(errDown), 2},
+		"for now":  {harness.ErrDown, nil, 4},
+		"in part":  {consumererror.NewTraces(harness.ErrDown, harness.TracesOf(t, other)), nil, 3}, // the next consumer says that it has one
+		"for good": {consumererror.NewPermanent(harness.ErrDown), consumererror.NewPermanent(harness.ErrDown), 2},
 	} {
-		next := &flakyNext{fail: func(ptrace.Traces) error { return tt.fails }}
-		h := newHarness(t, defaultConfig(), next)
-		run := finishedRun(1)
-		h.consume(t, run[0])
-		err := h.classifier.ConsumeTraces(t.Context(), tracesOf(t, run[1], other, otherSpan(9, 2, 0.1, 0.2)))
+		next := &harness.FlakyNext{Fail: func(ptrace.Traces) error { return tt.fails }}
+		h := harness.New(t, harness.DefaultConfig(), next)
+		run := harness.FinishedRun(1)
+		h.Consume(t, run[0])
+		err := h.Processor.ConsumeTraces(t.Context(), harness.TracesOf(t, run[1], other, harness.OtherSpan(9, 2, 0.1, 0.2)))
 		require.Equal(t, tt.err, err, name)
-		next.fail = nil
-		h.settle(t.Context())
-		h.pass(t, forward.MaxRetry)
+		next.Fail = nil
+		h.Settle(t.Context())
+		h.Pass(t, forward.MaxRetry)
 		assert.Equal(t, tt.spans, next.SpanCount(), name)
 		assert.Equal(t, telemetry.Load{}, h.Load(), name)
-		addsUp(t, h.telemetry)
+		harness.AddsUp(t, h.Metrics)
 	}
 }
 
@@ -106,39 +56,39 @@ func TestOthersRefused(t *testing.T) {
 func TestForwardRefusedForNow(t *testing.T) {
 	for name, mutates := range map[string]bool{"next does not mutate": false, "next mutates": true} {
 		t.Run(name, func(t *testing.T) {
-			next := &flakyNext{fail: down, mutates: mutates}
-			h := newHarness(t, defaultConfig(), next)
-			h.heldRun(t, 1)
-			h.heldRun(t, 2)
-			assert.Equal(t, 1, next.tries, "the second queues behind the first")
+			next := &harness.FlakyNext{Fail: harness.Down, Mutates: mutates}
+			h := harness.New(t, harness.DefaultConfig(), next)
+			h.HeldRun(t, 1)
+			h.HeldRun(t, 2)
+			assert.Equal(t, 1, next.Tries, "the second queues behind the first")
 			kept := h.Load().Bytes
 			assert.Positive(t, kept)
 
 			for _, wait := range []time.Duration{forward.FirstRetry, 2 * forward.FirstRetry, 4 * forward.FirstRetry} {
-				tries := next.tries
-				at, ok := h.nextDue()
+				tries := next.Tries
+				at, ok := h.NextDue()
 				require.True(t, ok)
-				assert.Equal(t, h.clock.Now().Add(wait), at)
-				h.pass(t, wait-1)
-				assert.Equal(t, tries, next.tries)
-				h.pass(t, 1)
-				assert.Equal(t, tries+1, next.tries)
+				assert.Equal(t, h.Clock.Now().Add(wait), at)
+				h.Pass(t, wait-1)
+				assert.Equal(t, tries, next.Tries)
+				h.Pass(t, 1)
+				assert.Equal(t, tries+1, next.Tries)
 			}
 			assert.Equal(t, kept, h.Load().Bytes)
-			next.fail = nil
-			h.pass(t, 8*forward.FirstRetry)
+			next.Fail = nil
+			h.Pass(t, 8*forward.FirstRetry)
 			assert.Equal(t, 4, next.SpanCount())
 			for _, td := range next.AllTraces() {
-				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(td)[spanID(1)]))
+				assert.Equal(t, harness.Ran(semconv.RunOutcomeSucceeded, 0), harness.VerdictOf(harness.SpansOf(td)[harness.SpanID(1)]))
 			}
 			assert.Equal(t, telemetry.Load{}, h.Load())
-			_, ok := h.lane().Forwarder.Due()
+			_, ok := h.Lane().Forwarder.Due()
 			assert.False(t, ok)
 
-			next.fail = down // the backoff begins anew
-			h.heldRun(t, 3)
-			at, _ := h.nextDue()
-			assert.Equal(t, h.clock.Now().Add(forward.FirstRetry), at)
+			next.Fail = harness.Down // the backoff begins anew
+			h.HeldRun(t, 3)
+			at, _ := h.NextDue()
+			assert.Equal(t, h.Clock.Now().Add(forward.FirstRetry), at)
 		})
 	}
 }
@@ -146,17 +96,17 @@ func TestForwardRefusedForNow(t *testing.T) {
 // What has to wait goes in few calls, however many it came in: with one call in
 // three refused, small ones would never get through.
 func TestForwardTogether(t *testing.T) {
-	next := &flakyNext{fail: down}
-	h := newHarness(t, defaultConfig(), next)
+	next := &harness.FlakyNext{Fail: harness.Down}
+	h := harness.New(t, harness.DefaultConfig(), next)
 	const runs = 200
 	for i := range runs {
-		h.heldRun(t, byte(i+1))
+		h.HeldRun(t, byte(i+1))
 	}
-	assert.Equal(t, 1, next.tries)
-	next.fail, next.tries = nil, 0
-	h.pass(t, forward.FirstRetry)
+	assert.Equal(t, 1, next.Tries)
+	next.Fail, next.Tries = nil, 0
+	h.Pass(t, forward.FirstRetry)
 	assert.Equal(t, 2*runs, next.SpanCount())
-	assert.Equal(t, 1, next.tries)
+	assert.Equal(t, 1, next.Tries)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 	for _, td := range next.AllTraces() {
 		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
@@ -167,108 +117,108 @@ func TestForwardTogether(t *testing.T) {
 
 // Waits grow while nothing is taken, and begin anew when something is.
 func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
-	next := &flakyNext{fail: down}
-	h := newHarness(t, defaultConfig(), next)
+	next := &harness.FlakyNext{Fail: harness.Down}
+	h := harness.New(t, harness.DefaultConfig(), next)
 	for i := range 3 {
-		for h.lane().Forwarder.Bytes() < (2*i+1)*forward.MaxParcelBytes/2 { // more than one call takes
-			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)))
-			h.consume(t, runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
+		for h.Lane().Forwarder.Bytes() < (2*i+1)*forward.MaxParcelBytes/2 { // more than one call takes
+			h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer).With(attribute.String("long", strings.Repeat("x", 1<<18))).Of(byte(i+1)))
+			h.Consume(t, harness.RunSpan(1, 0, 3, 1, 0).Of(byte(i+1)))
 		}
 	}
-	require.Greater(t, len(h.lane().Forwarder.Queue), 2)
-	h.pass(t, forward.FirstRetry)
-	h.pass(t, 2*forward.FirstRetry)
-	tries := next.tries
-	next.fail = func(ptrace.Traces) error {
-		if next.tries == tries+1 {
+	require.Greater(t, len(h.Lane().Forwarder.Queue), 2)
+	h.Pass(t, forward.FirstRetry)
+	h.Pass(t, 2*forward.FirstRetry)
+	tries := next.Tries
+	next.Fail = func(ptrace.Traces) error {
+		if next.Tries == tries+1 {
 			return nil
 		}
-		return errDown
+		return harness.ErrDown
 	}
-	h.pass(t, 4*forward.FirstRetry)
-	require.Equal(t, tries+2, next.tries, "one was taken, the next refused")
-	at, ok := h.nextDue()
+	h.Pass(t, 4*forward.FirstRetry)
+	require.Equal(t, tries+2, next.Tries, "one was taken, the next refused")
+	at, ok := h.NextDue()
 	require.True(t, ok)
-	assert.Equal(t, h.clock.Now().Add(forward.FirstRetry), at)
+	assert.Equal(t, h.Clock.Now().Add(forward.FirstRetry), at)
 }
 
 func TestForwardPartlyRefused(t *testing.T) {
-	next := &flakyNext{fail: func(td ptrace.Traces) error {
+	next := &harness.FlakyNext{Fail: func(td ptrace.Traces) error {
 		failed := ptrace.NewTraces()
 		td.CopyTo(failed)
 		n := 0
 		failed.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(ptrace.Span) bool { n++; return n > 1 })
-		return consumererror.NewTraces(errDown, failed)
+		return consumererror.NewTraces(harness.ErrDown, failed)
 	}}
-	h := newHarness(t, defaultConfig(), next)
-	h.heldRun(t, 1)
-	next.fail = nil
-	h.pass(t, forward.FirstRetry)
+	h := harness.New(t, harness.DefaultConfig(), next)
+	h.HeldRun(t, 1)
+	next.Fail = nil
+	h.Pass(t, forward.FirstRetry)
 	assert.Equal(t, 1, next.SpanCount(), "only what was refused is sent again")
 }
 
 func TestForwardRefusedForGood(t *testing.T) {
-	next := &flakyNext{fail: func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }}
-	h := newHarness(t, defaultConfig(), next)
-	h.heldRun(t, 1)
+	next := &harness.FlakyNext{Fail: func(ptrace.Traces) error { return consumererror.NewPermanent(harness.ErrDown) }}
+	h := harness.New(t, harness.DefaultConfig(), next)
+	h.HeldRun(t, 1)
 	assert.Equal(t, telemetry.Load{}, h.Load())
-	_, ok := h.lane().Forwarder.Due()
+	_, ok := h.Lane().Forwarder.Due()
 	assert.False(t, ok)
-	failures, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_forward_failures")
+	failures, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_forward_failures")
 	require.NoError(t, err)
-	assert.Equal(t, int64(2), total(t, failures))
+	assert.Equal(t, int64(2), harness.Total(t, failures))
 }
 
 // While the next consumer fails and the bound is reached, calls are refused
 // before anything of them is owned or forwarded.
 func TestRefusedAtTheBound(t *testing.T) {
-	next := &flakyNext{}
-	cfg := defaultConfig()
-	h := newHarness(t, cfg, next)
-	next.fail = func(td ptrace.Traces) error {
-		if _, ok := spansOf(td)[spanID(9)]; ok {
+	next := &harness.FlakyNext{}
+	cfg := harness.DefaultConfig()
+	h := harness.New(t, cfg, next)
+	next.Fail = func(td ptrace.Traces) error {
+		if _, ok := harness.SpansOf(td)[harness.SpanID(9)]; ok {
 			return nil // takes other spans
 		}
-		return errDown
+		return harness.ErrDown
 	}
-	h.heldRun(t, 1)
+	h.HeldRun(t, 1)
 	h.Budget.Limit = int64(3 * h.Load().Bytes / 2)
-	before, tries := h.Load(), next.tries
+	before, tries := h.Load(), next.Tries
 
-	err := h.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(2)[0], otherSpan(9, 1, 0.1, 0.2)))
+	err := h.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.FinishedRun(2)[0], harness.OtherSpan(9, 1, 0.1, 0.2)))
 	require.ErrorIs(t, err, tenant.ErrFull)
 	assert.False(t, consumererror.IsPermanent(err), "the sender is to send it again")
 	assert.Equal(t, before, h.Load())
-	assert.Equal(t, tries, next.tries, "the other spans were not forwarded either: they come again")
-	h.consume(t, otherSpan(9, 1, 0.1, 0.2)) // alone they pass
+	assert.Equal(t, tries, next.Tries, "the other spans were not forwarded either: they come again")
+	h.Consume(t, harness.OtherSpan(9, 1, 0.1, 0.2)) // alone they pass
 
-	next.fail = nil
-	h.pass(t, forward.FirstRetry)
-	h.heldRun(t, 2)
+	next.Fail = nil
+	h.Pass(t, forward.FirstRetry)
+	h.HeldRun(t, 2)
 	assert.Equal(t, 5, next.SpanCount())
 }
 
 func TestShutdownWithFailingNext(t *testing.T) {
-	next := &flakyNext{fail: down}
-	h := newHarness(t, defaultConfig(), next)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
-	next.fail = func(ptrace.Traces) error {
-		if next.tries < 3 {
-			return errDown
+	next := &harness.FlakyNext{Fail: harness.Down}
+	h := harness.New(t, harness.DefaultConfig(), next)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer))
+	next.Fail = func(ptrace.Traces) error {
+		if next.Tries < 3 {
+			return harness.ErrDown
 		}
 		return nil
 	}
 	done := make(chan error)
 	go func() { done <- h.Shutdown(t.Context()) }()
-	at := t0.Add(2 * forward.FirstRetry) // the second wait
-	require.Eventually(t, func() bool { return h.clock.waitsUntil(at) }, 10*time.Second, time.Millisecond)
-	h.clock.advance(2 * forward.FirstRetry)
+	at := harness.T0.Add(2 * forward.FirstRetry) // the second wait
+	require.Eventually(t, func() bool { return h.Clock.WaitsUntil(at) }, 10*time.Second, time.Millisecond)
+	h.Clock.Advance(2 * forward.FirstRetry)
 	require.NoError(t, <-done, "it is tried again before anything is given up")
 	assert.Equal(t, 1, next.SpanCount())
 
-	next = &flakyNext{fail: down}
-	h = newHarness(t, defaultConfig(), next)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	next = &harness.FlakyNext{Fail: harness.Down}
+	h = harness.New(t, harness.DefaultConfig(), next)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorContains(t, h.Shutdown(ctx), "1 classified spans are lost")
@@ -277,54 +227,53 @@ func TestShutdownWithFailingNext(t *testing.T) {
 // At a shutdown only refusals in a row count: a next consumer that fails most of
 // the time gets everything in the end.
 func TestShutdownWithNextThatFailsMostly(t *testing.T) {
-	next := &flakyNext{fail: down}
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
-	require.NoError(t, err)
+	next := &harness.FlakyNext{Fail: harness.Down}
+	p := harness.Make(t, processortest.NewNopSettings(metadata.Type), harness.DefaultConfig(), next, harness.HurriedClock{Began: time.Now()})
 	spans := 0
 	for i := range 10 { // each a call of its own
 		f := p.Shards[0].Lane(p.Tenants.Others).Forwarder
-		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).with(attribute.String("long", strings.Repeat("x", forward.MaxParcelBytes))).of(byte(i+1)))
+		td := harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 1).With(attribute.String("long", strings.Repeat("x", forward.MaxParcelBytes))).Of(byte(i+1)))
 		f.Send(t.Context(), forward.Parcel{Traces: td, Spans: 1, Bytes: forward.MaxParcelBytes})
 		spans++
 	}
-	next.tries = 0
-	next.fail = func(ptrace.Traces) error {
-		if next.tries%forward.LastTries != 0 {
-			return errDown
+	next.Tries = 0
+	next.Fail = func(ptrace.Traces) error {
+		if next.Tries%forward.LastTries != 0 {
+			return harness.ErrDown
 		}
 		return nil
 	}
 	require.NoError(t, p.Shutdown(t.Context()))
 	assert.Equal(t, spans, next.SpanCount())
-	assert.Equal(t, forward.LastTries*spans, next.tries)
+	assert.Equal(t, forward.LastTries*spans, next.Tries)
 
-	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
-	p, err = newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
-	require.NoError(t, err)
-	for _, span := range finishedRun(1) {
-		require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, span)))
+	next = &harness.FlakyNext{Fail: harness.Down} // and one that takes nothing does not hold it up for ever
+	p = harness.Make(t, processortest.NewNopSettings(metadata.Type), harness.DefaultConfig(), next, harness.HurriedClock{Began: time.Now()})
+	for _, span := range harness.FinishedRun(1) {
+		require.NoError(t, p.ConsumeTraces(t.Context(), harness.TracesOf(t, span)))
 	}
 	require.ErrorContains(t, p.Shutdown(t.Context()), "2 classified spans are lost")
 }
 
 // Held spans of many callers go out without a caller.
 func TestForwardWithoutCaller(t *testing.T) {
-	next := &flakyNext{}
-	h := newHarness(t, defaultConfig(), next)
+	next := &harness.FlakyNext{}
+	h := harness.New(t, harness.DefaultConfig(), next)
 	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"a"}})})
-	run := finishedRun(1)
-	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, run[0])))
-	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))))
-	assert.Equal(t, 2, next.tries)
-	assert.Equal(t, []string{"a"}, next.tenants, "the other spans go out in their caller's")
+	run := harness.FinishedRun(1)
+	require.NoError(t, h.ConsumeTraces(ctx, harness.TracesOf(t, run[0])))
+	require.NoError(t, h.ConsumeTraces(ctx, harness.TracesOf(t, run[1], harness.OtherSpan(9, 1, 0.1, 0.2))))
+	assert.Equal(t, 2, next.Tries)
+	assert.Equal(t, []string{"a"}, next.Tenants, "the other spans go out in their caller's")
 
-	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...)))
-	assert.Equal(t, 3, next.tries, "a run that comes whole goes in its call")
-	assert.Equal(t, []string{"a", "a"}, next.tenants)
+	require.NoError(t, h.ConsumeTraces(ctx, harness.TracesOf(t, append(harness.FinishedRun(2), harness.OtherSpan(9, 1, 0.1, 0.2))...)))
+	assert.Equal(t, 3, next.Tries, "a run that comes whole goes in its call")
+	assert.Equal(t, []string{"a", "a"}, next.Tenants)
 }
 
 // A shutdown ends with its context, whatever the next consumer does.
 func TestShutdownHonoursItsDeadline(t *testing.T) {
+	const grace = time.Second // that it has after the end of the context
 	for name, heeds := range map[string]bool{"a next consumer that heeds its context": true, "one that does not": false} {
 		for _, started := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, started: %v", name, started), func(t *testing.T) {
@@ -344,14 +293,13 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 					}
 				})
 				require.NoError(t, err)
-				clock := newManualClock()
-				p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, clock)
-				require.NoError(t, err)
+				clock := harness.NewClock()
+				p := harness.Make(t, processortest.NewNopSettings(metadata.Type), harness.DefaultConfig(), next, clock)
 				if started {
 					require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 				}
-				for _, span := range finishedRun(1) {
-					require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, span)))
+				for _, span := range harness.FinishedRun(1) {
+					require.NoError(t, p.ConsumeTraces(t.Context(), harness.TracesOf(t, span)))
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)
@@ -362,9 +310,9 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 					require.ErrorContains(t, <-done, "2 classified spans are lost")
 					return
 				}
-				require.Eventually(t, func() bool { return clock.waitsUntil(t0.Add(grace)) }, 10*time.Second, time.Millisecond)
-				clock.advance(grace)
-				require.ErrorIs(t, <-done, errStuck)
+				require.Eventually(t, func() bool { return clock.WaitsUntil(harness.T0.Add(grace)) }, 10*time.Second, time.Millisecond)
+				clock.Advance(grace)
+				require.ErrorContains(t, <-done, "the next consumer does not return")
 			})
 		}
 	}

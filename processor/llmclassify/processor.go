@@ -74,7 +74,6 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		}, next, c, t, tenants, origins),
 	}
 	p.reader.OneSource = cfg.OneSource
-	newInstances().add(p) // a factory adds it to its own
 	return p, t.Observe(set.TelemetrySettings, p.Load, p.Tables, origins.Bytes)
 }
 

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"slices"
@@ -17,148 +17,146 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-var answer = counts{text: 3}
-
-func early(trigger semconv.Trigger) verdict { return verdict{trigger: trigger} }
-
 func TestOthersPassInTheSameCall(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, otherSpan(8, 1, 0.1, 0.2), requestSpan(2, 1, 0.1, 1).answered("stop", answer), httpSpan(9, 0.9))
-	out := spansOf(h.out())
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.OtherSpan(8, 1, 0.1, 0.2), harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.HTTPSpan(9, 0.9))
+	out := harness.SpansOf(h.Out())
 	assert.Len(t, out, 2)
-	assert.Contains(t, out, spanID(8))
-	assert.Contains(t, out, spanID(9))
+	assert.Contains(t, out, harness.SpanID(8))
+	assert.Contains(t, out, harness.SpanID(9))
 
-	td := tracesOf(t, otherSpan(7, 1, 0.1, 0.2))
+	td := harness.TracesOf(t, harness.OtherSpan(7, 1, 0.1, 0.2))
 	td.ResourceSpans().AppendEmpty() // a call without LLM spans passes as it is
 	want := ptrace.NewTraces()
 	td.CopyTo(want)
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
-	assert.Equal(t, want, h.sink.AllTraces()[1])
+	assert.Equal(t, want, h.Sink.AllTraces()[1])
 }
 
 func TestSpanWithoutIDsPasses(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	td := tracesOf(t, requestSpan(2, 0, 0.1, 1).answered("stop", answer), requestSpan(0, 0, 0.1, 1).answered("stop", answer))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	td := harness.TracesOf(t, harness.RequestSpan(2, 0, 0.1, 1).Answered("stop", harness.Answer), harness.RequestSpan(0, 0, 0.1, 1).Answered("stop", harness.Answer))
 	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID([16]byte{})
 	require.NoError(t, h.ConsumeTraces(t.Context(), td))
-	assert.Equal(t, 2, h.out().SpanCount())
+	assert.Equal(t, 2, h.Out().SpanCount())
 	assert.Zero(t, h.Load().Traces)
 }
 
 // Spans come in any order and any number of calls; the run goes out with the
 // last of them.
 func TestCompleteInAnyOrder(t *testing.T) {
-	run := runSpan(1, 0, 3, 2, 1)
-	parts := []spanSpec{
-		requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
-		toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
-		requestSpan(4, 1, 2, 2.5).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
+	run := harness.RunSpan(1, 0, 3, 2, 1)
+	parts := []harness.Span{
+		harness.RequestSpan(2, 1, 0.1, 1).Answered("tool_calls", harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}}),
+		harness.ToolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+		harness.RequestSpan(4, 1, 2, 2.5).History([]string{"call_1"}, []string{"call_1"}).Answered("stop", harness.Answer),
 		run,
 	}
 	for first := range parts {
-		h := newHarness(t, defaultConfig(), nil)
+		h := harness.New(t, harness.DefaultConfig(), nil)
 		for i := range parts {
-			require.Empty(t, h.sink.AllTraces())
-			h.consume(t, parts[(first+i)%len(parts)])
+			require.Empty(t, h.Sink.AllTraces())
+			h.Consume(t, parts[(first+i)%len(parts)])
 		}
-		out := h.out()
+		out := h.Out()
 		require.Equal(t, len(parts), out.SpanCount())
 		require.Equal(t, 1, out.ResourceSpans().Len(), "one resource, however many calls its spans came in")
-		checkVerdicts(t, out, map[byte]verdict{1: ran(semconv.RunOutcomeSucceeded, 0)})
+		harness.CheckVerdicts(t, out, map[byte]harness.Verdict{1: harness.Ran(semconv.RunOutcomeSucceeded, 0)})
 		assert.Equal(t, telemetry.Load{}, h.Load(), "nothing is left")
 	}
 }
 
 // A run that announced more than comes is judged on what came.
-func TestMissingChild(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 2, 0))
-	h.pass(t, defaultMaxHold-1)
-	require.Empty(t, h.sink.AllTraces())
-	h.pass(t, 1)
-	out := h.out()
+func TestAnnouncedPartNeverComes(t *testing.T) {
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 3, 2, 0))
+	h.Pass(t, harness.MaxHold-1)
+	require.Empty(t, h.Sink.AllTraces())
+	h.Pass(t, 1)
+	out := h.Out()
 	require.Equal(t, 2, out.SpanCount())
-	v := verdictOf(spansOf(out)[spanID(1)])
-	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome)
-	assert.Equal(t, semconv.CauseMissingChildren, v.cause)
-	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
+	v := harness.VerdictOf(harness.SpansOf(out)[harness.SpanID(1)])
+	assert.Equal(t, semconv.RunOutcomeIncomplete, v.Outcome)
+	assert.Equal(t, semconv.CauseMissingChildren, v.Cause)
+	assert.Equal(t, semconv.TriggerHoldExpired, v.Trigger)
 }
 
 // A run span without counts waits for what comes after it.
 func TestRunEnded(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, agentSpan(1, 0, 0, 3))
-	h.pass(t, defaultSettle/2)
-	h.consume(t, chatSpan(2, 1, 0.1, 1).finished("max_tokens"))
-	h.pass(t, defaultSettle/2-1)
-	require.Empty(t, h.sink.AllTraces())
-	h.pass(t, 1)
-	out := h.out()
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, harness.AgentSpan(1, 0, 0, 3))
+	h.Pass(t, harness.Settle/2)
+	h.Consume(t, harness.ChatSpan(2, 1, 0.1, 1).Finished("max_tokens"))
+	h.Pass(t, harness.Settle/2-1)
+	require.Empty(t, h.Sink.AllTraces())
+	h.Pass(t, 1)
+	out := h.Out()
 	require.Equal(t, 2, out.SpanCount())
-	v := verdictOf(spansOf(out)[spanID(1)])
-	assert.Equal(t, semconv.RunOutcomeLimited, v.outcome)
-	assert.Equal(t, semconv.TriggerRunEnded, v.trigger)
+	v := harness.VerdictOf(harness.SpansOf(out)[harness.SpanID(1)])
+	assert.Equal(t, semconv.RunOutcomeLimited, v.Outcome)
+	assert.Equal(t, semconv.TriggerRunEnded, v.Trigger)
 }
 
 // Acceptance case 24: every span of a run of 200 requests goes out within
 // max_hold, and the run span is judged on all of them.
 func TestLongRun(t *testing.T) {
 	const requests, every = 200, 5 * time.Second
-	cfg := defaultConfig()
-	h := newHarness(t, cfg, nil)
+	cfg := harness.DefaultConfig()
+	h := harness.New(t, cfg, nil)
 	came, ended := map[byte]time.Time{}, false
 	check := func(id byte, span ptrace.Span) {
-		require.LessOrEqual(t, h.clock.Now().Sub(came[id]), cfg.MaxHold, "span %d", id)
-		want := early(semconv.TriggerHoldExpired)
+		require.LessOrEqual(t, h.Clock.Now().Sub(came[id]), cfg.MaxHold, "span %d", id)
+		want := harness.EarlyVerdict(semconv.TriggerHoldExpired)
 		switch id {
 		case 250:
-			want = ran(semconv.RunOutcomeRecovered, 1)
+			want = harness.Ran(semconv.RunOutcomeRecovered, 1)
 		case 4:
-			want = failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.PhaseResponseStarted, semconv.OriginTransport).
-				because(safe, semconv.RetryReasonNoOutput)
-			want.trigger = semconv.TriggerHoldExpired
+			want = harness.Failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.PhaseResponseStarted, semconv.OriginTransport).
+				Because(harness.Safe, semconv.RetryReasonNoOutput)
+			want.Trigger = semconv.TriggerHoldExpired
 		default:
 			if ended {
-				want = verdict{} // still here when the run was judged
+				want = harness.Verdict{} // still here when the run was judged
 			}
 		}
-		require.Equal(t, want, verdictOf(span), "span %d", id)
+		require.Equal(t, want, harness.VerdictOf(span), "span %d", id)
 		delete(came, id)
 	}
 	collect := func() {
-		for id, span := range spansOf(h.out()) {
+		for id, span := range harness.SpansOf(h.Out()) {
 			check(id[7], span)
 		}
-		h.sink.Reset()
+		h.Sink.Reset()
 	}
 	for i := range requests {
 		id := byte(i + 2)
 		from := float64(i) * every.Seconds()
-		r := requestSpan(id, 250, from, from+1)
+		r := harness.RequestSpan(id, 250, from, from+1)
 		if i == 2 {
-			r = r.cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+			r = r.Cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{})
 		} else {
-			r = r.answered("stop", answer)
+			r = r.Answered("stop", harness.Answer)
 		}
-		came[id] = h.clock.Now()
-		h.consume(t, r)
+		came[id] = h.Clock.Now()
+		h.Consume(t, r)
 		collect()
 		for range every / time.Second {
-			h.pass(t, time.Second)
+			h.Pass(t, time.Second)
 			collect()
 		}
 	}
 	assert.Positive(t, h.Load().FactBytes)
-	came[250], ended = h.clock.Now(), true
-	h.consume(t, runSpan(250, 0, requests*every.Seconds(), requests, 0))
-	h.pass(t, 100*time.Millisecond) // a large trace rests after its spans went early
+	came[250], ended = h.Clock.Now(), true
+	h.Consume(t, harness.RunSpan(250, 0, requests*every.Seconds(), requests, 0))
+	h.Pass(t, 100*time.Millisecond) // a large trace rests after its spans went early
 	collect()
 	assert.Empty(t, came, "every span came out")
 	assert.Equal(t, telemetry.Load{}, h.Load())
@@ -166,276 +164,265 @@ func TestLongRun(t *testing.T) {
 
 // Without a run span the LLM spans under one parent are one run, once it is
 // known that none will come.
-func TestNoRunSpan(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t,
-		chatSpan(2, 1, 0.1, 0.4).failed("RateLimitError").with(),
-		chatSpan(3, 1, 0.5, 1).finished("stop"),
-		chatSpan(4, 0, 0.5, 1).finished("length").of(2), // a root of its own
+func TestRunSpanNeverComes(t *testing.T) {
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t,
+		harness.ChatSpan(2, 1, 0.1, 0.4).Failed("RateLimitError").With(),
+		harness.ChatSpan(3, 1, 0.5, 1).Finished("stop"),
+		harness.ChatSpan(4, 0, 0.5, 1).Finished("length").Of(2), // a root of its own
 	)
-	out := spansOf(h.out())
+	out := harness.SpansOf(h.Out())
 	require.Len(t, out, 1, "at once")
-	assert.Equal(t, semconv.ClassOutputLimited, verdictOf(out[spanID(4)]).class)
-	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(4)]).outcome, "it is alone, and no run")
-	h.pass(t, time.Second)
-	h.consume(t, otherSpan(1, 0, 0, 3)) // the parent, and a root
-	h.pass(t, defaultMaxHold-time.Second)
-	out = spansOf(h.out())
+	assert.Equal(t, semconv.ClassOutputLimited, harness.VerdictOf(out[harness.SpanID(4)]).Class)
+	assert.Equal(t, semconv.RunOutcomeUnset, harness.VerdictOf(out[harness.SpanID(4)]).Outcome, "it is alone, and no run")
+	h.Pass(t, time.Second)
+	h.Consume(t, harness.OtherSpan(1, 0, 0, 3)) // the parent, and a root
+	h.Pass(t, harness.MaxHold-time.Second)
+	out = harness.SpansOf(h.Out())
 	require.Len(t, out, 4)
-	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerHoldExpired}, verdictOf(out[spanID(3)]))
-	assert.Equal(t, semconv.CauseRateLimited, verdictOf(out[spanID(2)]).cause)
-	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(2)]).outcome)
+	assert.Equal(t, harness.Verdict{Outcome: semconv.RunOutcomeRecovered, Recovered: 1, Trigger: semconv.TriggerHoldExpired}, harness.VerdictOf(out[harness.SpanID(3)]))
+	assert.Equal(t, semconv.CauseRateLimited, harness.VerdictOf(out[harness.SpanID(2)]).Cause)
+	assert.Equal(t, semconv.RunOutcomeUnset, harness.VerdictOf(out[harness.SpanID(2)]).Outcome)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // A span whose run may still come carries no verdict on the run.
 func TestRunMayStillCome(t *testing.T) {
-	for name, spans := range map[string][]spanSpec{
-		"named":                  {requestSpan(2, 1, 0.1, 1).answered("stop", answer)},
-		"parent not seen":        {chatSpan(2, 1, 0.1, 1).finished("stop")},
-		"grandparent not seen":   {chatSpan(2, 7, 0.1, 1).finished("stop"), otherSpan(7, 1, 0, 2)},
-		"seen before, and after": {chatSpan(2, 7, 0.1, 1).finished("stop"), otherSpan(7, 6, 0, 2), otherSpan(6, 1, 0, 2)},
+	for name, spans := range map[string][]harness.Span{
+		"named":                  {harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)},
+		"parent not seen":        {harness.ChatSpan(2, 1, 0.1, 1).Finished("stop")},
+		"grandparent not seen":   {harness.ChatSpan(2, 7, 0.1, 1).Finished("stop"), harness.OtherSpan(7, 1, 0, 2)},
+		"seen before, and after": {harness.ChatSpan(2, 7, 0.1, 1).Finished("stop"), harness.OtherSpan(7, 6, 0, 2), harness.OtherSpan(6, 1, 0, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, defaultConfig(), nil)
+			h := harness.New(t, harness.DefaultConfig(), nil)
 			for _, s := range spans {
-				h.consume(t, s)
+				h.Consume(t, s)
 			}
-			h.pass(t, defaultMaxHold)
-			out := spansOf(h.out())
+			h.Pass(t, harness.MaxHold)
+			out := harness.SpansOf(h.Out())
 			require.Len(t, out, len(spans))
-			assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(out[spanID(2)]))
+			assert.Equal(t, harness.EarlyVerdict(semconv.TriggerHoldExpired), harness.VerdictOf(out[harness.SpanID(2)]))
 			assert.Positive(t, h.Load().FactBytes)
 
-			h.sink.Reset()
-			h.pass(t, time.Minute)
-			h.consume(t, agentSpan(1, 0, 0, 90))
-			h.pass(t, defaultSettle)
-			assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerRunEnded},
-				verdictOf(spansOf(h.out())[spanID(1)]), "judged on the facts of the span that went before")
+			h.Sink.Reset()
+			h.Pass(t, time.Minute)
+			h.Consume(t, harness.AgentSpan(1, 0, 0, 90))
+			h.Pass(t, harness.Settle)
+			assert.Equal(t, harness.Verdict{Outcome: semconv.RunOutcomeSucceeded, Trigger: semconv.TriggerRunEnded},
+				harness.VerdictOf(harness.SpansOf(h.Out())[harness.SpanID(1)]), "judged on the facts of the span that went before")
 			assert.Equal(t, telemetry.Load{}, h.Load())
 		})
 	}
 }
 
 func TestSeveralRunsInOneTrace(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	limited := func(id, run byte, from, to float64) spanSpec {
-		return requestSpan(id, run, from, to).answered("length", answer)
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	limited := func(id, run byte, from, to float64) harness.Span {
+		return harness.RequestSpan(id, run, from, to).Answered("length", harness.Answer)
 	}
-	h.consume(t,
-		requestSpan(2, 1, 0.1, 1).answered("stop", answer), limited(12, 11, 4, 5),
-		runSpan(11, 3.9, 6, 1, 0),
+	h.Consume(t,
+		harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), limited(12, 11, 4, 5),
+		harness.RunSpan(11, 3.9, 6, 1, 0),
 	)
-	assert.Equal(t, map[byte]semconv.RunOutcome{11: semconv.RunOutcomeLimited}, outcomes(h.out()))
-	h.consume(t, runSpan(1, 0, 3, 1, 0))
-	assert.Equal(t, map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded, 11: semconv.RunOutcomeLimited}, outcomes(h.out()))
-}
-
-func outcomes(td ptrace.Traces) map[byte]semconv.RunOutcome {
-	found := map[byte]semconv.RunOutcome{}
-	for id, span := range spansOf(td) {
-		if v := verdictOf(span); v.outcome != semconv.RunOutcomeUnset {
-			found[id[7]] = v.outcome
-		}
-	}
-	return found
+	assert.Equal(t, map[byte]semconv.RunOutcome{11: semconv.RunOutcomeLimited}, harness.Outcomes(h.Out()))
+	h.Consume(t, harness.RunSpan(1, 0, 3, 1, 0))
+	assert.Equal(t, map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded, 11: semconv.RunOutcomeLimited}, harness.Outcomes(h.Out()))
 }
 
 func TestSpanLimit(t *testing.T) {
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.MaxSpansPerRun = 3
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	for id := byte(2); id < 5; id++ {
-		h.consume(t, requestSpan(id, 1, float64(id), float64(id)+0.5).answered("stop", answer))
+		h.Consume(t, harness.RequestSpan(id, 1, float64(id), float64(id)+0.5).Answered("stop", harness.Answer))
 	}
-	require.Empty(t, h.sink.AllTraces())
-	h.consume(t, requestSpan(5, 1, 5, 5.5).answered("length", answer))
-	out := spansOf(h.out())
+	require.Empty(t, h.Sink.AllTraces())
+	h.Consume(t, harness.RequestSpan(5, 1, 5, 5.5).Answered("length", harness.Answer))
+	out := harness.SpansOf(h.Out())
 	require.Len(t, out, 4)
-	assert.Equal(t, early(semconv.TriggerSpanLimit), verdictOf(out[spanID(2)]))
-	assert.Equal(t, semconv.CauseMaxOutputTokens, verdictOf(out[spanID(5)]).cause)
-	assert.Equal(t, semconv.TriggerSpanLimit, verdictOf(out[spanID(5)]).trigger)
-	h.sink.Reset()
-	h.consume(t, requestSpan(6, 1, 6, 6.5).answered("stop", answer), runSpan(1, 0, 7, 5, 0))
-	assert.Equal(t, map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded}, outcomes(h.out()))
+	assert.Equal(t, harness.EarlyVerdict(semconv.TriggerSpanLimit), harness.VerdictOf(out[harness.SpanID(2)]))
+	assert.Equal(t, semconv.CauseMaxOutputTokens, harness.VerdictOf(out[harness.SpanID(5)]).Cause)
+	assert.Equal(t, semconv.TriggerSpanLimit, harness.VerdictOf(out[harness.SpanID(5)]).Trigger)
+	h.Sink.Reset()
+	h.Consume(t, harness.RequestSpan(6, 1, 6, 6.5).Answered("stop", harness.Answer), harness.RunSpan(1, 0, 7, 5, 0))
+	assert.Equal(t, map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded}, harness.Outcomes(h.Out()))
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 // At the bound of memory nothing is lost, whatever comes at once.
-func TestMemory(t *testing.T) {
-	one := requestSpan(2, 1, 0.1, 1).answered("stop", answer)
-	probe := newHarness(t, defaultConfig(), nil)
-	probe.consume(t, one)
+func TestMemoryBoundLosesNothing(t *testing.T) {
+	one := harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)
+	probe := harness.New(t, harness.DefaultConfig(), nil)
+	probe.Consume(t, one)
 	size := probe.Load().Bytes
 
 	for name, inOneCall := range map[string]bool{"one by one": false, "in one call": true} {
 		t.Run(name, func(t *testing.T) {
-			cfg := defaultConfig()
+			cfg := harness.DefaultConfig()
 			cfg.MaxHeldBytes = 10 * size
-			h := newHarness(t, cfg, nil)
+			h := harness.New(t, cfg, nil)
 			core, logs := observer.New(zap.WarnLevel)
-			h.classifier.Telemetry.Logger = zap.New(core)
+			h.Processor.Telemetry.Logger = zap.New(core)
 			const traces = 100
-			var specs []spanSpec
+			var specs []harness.Span
 			for i := range traces {
-				specs = append(specs, one.of(byte(i+1)))
+				specs = append(specs, one.Of(byte(i+1)))
 			}
 			if inOneCall {
-				h.consume(t, specs...)
+				h.Consume(t, specs...)
 			} else {
 				for _, s := range specs {
-					h.consume(t, s)
+					h.Consume(t, s)
 					assert.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
-					h.clock.advance(time.Millisecond)
+					h.Clock.Advance(time.Millisecond)
 				}
 			}
 			assert.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
 			assert.Greater(t, h.Load().Bytes, cfg.MaxHeldBytes/2, "no more goes than has to")
 			spans := 0
-			for _, td := range h.sink.AllTraces() {
+			for _, td := range h.Sink.AllTraces() {
 				spans += td.SpanCount()
-				for _, span := range spansOf(td) {
-					assert.Equal(t, early(semconv.TriggerMemory), verdictOf(span))
+				for _, span := range harness.SpansOf(td) {
+					assert.Equal(t, harness.EarlyVerdict(semconv.TriggerMemory), harness.VerdictOf(span))
 				}
 			}
 			assert.Len(t, logs.TakeAll(), 1, "said once")
 			held := traces - spans
 			assert.Positive(t, held)
 			require.NoError(t, h.Shutdown(t.Context()))
-			assert.Equal(t, traces, h.out().SpanCount())
+			assert.Equal(t, traces, h.Out().SpanCount())
 		})
 	}
 }
 
 // However much is released at once, it goes out in calls that receivers take.
 func TestParcels(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
+	h := harness.New(t, harness.DefaultConfig(), nil)
 	const spans = 5000
 	for i := range spans {
-		h.consume(t, requestSpan(byte(i%250+2), 1, 0.1, 1).answered("stop", answer).with(attribute.String("app", strings.Repeat("x", i%2000))))
+		h.Consume(t, harness.RequestSpan(byte(i%250+2), 1, 0.1, 1).Answered("stop", harness.Answer).With(attribute.String("app", strings.Repeat("x", i%2000))))
 	}
 	require.NoError(t, h.Shutdown(t.Context()))
-	assert.Equal(t, spans, h.sink.SpanCount())
-	assert.Greater(t, len(h.sink.AllTraces()), 2)
-	for _, td := range h.sink.AllTraces() {
+	assert.Equal(t, spans, h.Sink.SpanCount())
+	assert.Greater(t, len(h.Sink.AllTraces()), 2)
+	for _, td := range h.Sink.AllTraces() {
 		assert.Less(t, (&ptrace.ProtoMarshaler{}).TracesSize(td), 4<<20)
 	}
 }
 
 func TestFactsForgotten(t *testing.T) {
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.MaxFactBytes = 10_000
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	for i := range 100 {
-		h.consume(t, requestSpan(byte(i+2), 1, float64(i), float64(i)+0.5).answered("stop", answer))
+		h.Consume(t, harness.RequestSpan(byte(i+2), 1, float64(i), float64(i)+0.5).Answered("stop", harness.Answer))
 	}
-	h.pass(t, defaultMaxHold)
-	assert.Equal(t, 100, h.out().SpanCount())
+	h.Pass(t, harness.MaxHold)
+	assert.Equal(t, 100, h.Out().SpanCount())
 	assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
-	forgotten, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
+	forgotten, err := h.Metrics.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	require.NoError(t, err)
-	assert.Greater(t, total(t, forgotten), int64(50))
+	assert.Greater(t, harness.Total(t, forgotten), int64(50))
 
-	h.pass(t, defaultRunTimeout)
+	h.Pass(t, harness.RunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load(), "no run waits for ever")
 }
 
 // A run of which all facts were forgotten is still one that may have done more than is here.
 func TestAllFactsForgotten(t *testing.T) {
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.MaxFactBytes = 1
-	h := newHarness(t, cfg, nil)
-	refused := func(id byte, from float64) spanSpec {
-		return requestSpan(id, 1, from, from+0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	h := harness.New(t, cfg, nil)
+	refused := func(id byte, from float64) harness.Span {
+		return harness.RequestSpan(id, 1, from, from+0.5).Refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
 	}
-	h.consume(t, requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}))
-	h.pass(t, defaultMaxHold)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Counts{Text: 2}))
+	h.Pass(t, harness.MaxHold)
 	require.Equal(t, telemetry.Load{}, h.Load())
-	h.consume(t, refused(3, 40))
-	h.pass(t, defaultMaxHold)
-	run := runSpan(1, 0, 80, 0, 0).failed("429")
-	run.attrs = slices.DeleteFunc(run.attrs, func(kv attribute.KeyValue) bool {
+	h.Consume(t, refused(3, 40))
+	h.Pass(t, harness.MaxHold)
+	run := harness.RunSpan(1, 0, 80, 0, 0).Failed("429")
+	run.Attrs = slices.DeleteFunc(run.Attrs, func(kv attribute.KeyValue) bool {
 		return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
 	})
-	h.consume(t, refused(4, 79), run)
-	h.pass(t, defaultMaxHold)
-	for id, v := range verdicts(h.out()) {
-		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "span %d: %s", id, v.words())
+	h.Consume(t, refused(4, 79), run)
+	h.Pass(t, harness.MaxHold)
+	for id, v := range harness.Verdicts(h.Out()) {
+		assert.Greater(t, v.Safety, semconv.RetrySafetySafeAutoRetry, "span %d: %s", id, v.Words())
 	}
 }
 
 // What comes after its run was judged goes out at once, with its own verdict; a
 // run is judged once.
-func TestLate(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	run := runSpan(1, 0, 3, 1, 0)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer), run)
-	require.Equal(t, 2, h.out().SpanCount())
-	h.sink.Reset()
+func TestLateSpanGoesAtOnce(t *testing.T) {
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	run := harness.RunSpan(1, 0, 3, 1, 0)
+	h.Consume(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer), run)
+	require.Equal(t, 2, h.Out().SpanCount())
+	h.Sink.Reset()
 
-	h.consume(t, requestSpan(3, 1, 1.1, 2).answered("length", answer), run, chatSpan(4, 1, 1, 2).finished("stop"))
-	out := spansOf(h.out())
+	h.Consume(t, harness.RequestSpan(3, 1, 1.1, 2).Answered("length", harness.Answer), run, harness.ChatSpan(4, 1, 1, 2).Finished("stop"))
+	out := harness.SpansOf(h.Out())
 	require.Len(t, out, 3)
-	assert.Equal(t, semconv.CauseMaxOutputTokens, verdictOf(out[spanID(3)]).cause)
-	assert.Equal(t, semconv.TriggerLate, verdictOf(out[spanID(3)]).trigger)
-	assert.Equal(t, early(semconv.TriggerLate), verdictOf(out[spanID(1)]))
-	assert.Equal(t, early(semconv.TriggerLate), verdictOf(out[spanID(4)]))
+	assert.Equal(t, semconv.CauseMaxOutputTokens, harness.VerdictOf(out[harness.SpanID(3)]).Cause)
+	assert.Equal(t, semconv.TriggerLate, harness.VerdictOf(out[harness.SpanID(3)]).Trigger)
+	assert.Equal(t, harness.EarlyVerdict(semconv.TriggerLate), harness.VerdictOf(out[harness.SpanID(1)]))
+	assert.Equal(t, harness.EarlyVerdict(semconv.TriggerLate), harness.VerdictOf(out[harness.SpanID(4)]))
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }
 
 func TestShutdown(t *testing.T) {
-	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t,
-		requestSpan(2, 1, 0.1, 1).answered("length", answer),                         // its run may still come
-		agentSpan(1, 0, 0, 3).of(2), chatSpan(2, 1, 0.1, 1).finished("length").of(2), // its run is here
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t,
+		harness.RequestSpan(2, 1, 0.1, 1).Answered("length", harness.Answer),                         // its run may still come
+		harness.AgentSpan(1, 0, 0, 3).Of(2), harness.ChatSpan(2, 1, 0.1, 1).Finished("length").Of(2), // its run is here
 	)
 	require.NoError(t, h.Shutdown(t.Context()))
-	out := h.out()
+	out := h.Out()
 	require.Equal(t, 3, out.SpanCount())
 	for _, rs := range out.ResourceSpans().All() {
 		for _, span := range rs.ScopeSpans().At(0).Spans().All() {
-			v := verdictOf(span)
-			assert.Equal(t, semconv.CauseMaxOutputTokens, v.cause)
-			assert.Equal(t, semconv.TriggerShutdown, v.trigger)
-			assert.Equal(t, span.SpanID() == spanID(1), v.outcome != semconv.RunOutcomeUnset)
+			v := harness.VerdictOf(span)
+			assert.Equal(t, semconv.CauseMaxOutputTokens, v.Cause)
+			assert.Equal(t, semconv.TriggerShutdown, v.Trigger)
+			assert.Equal(t, span.SpanID() == harness.SpanID(1), v.Outcome != semconv.RunOutcomeUnset)
 		}
 	}
 	require.NoError(t, h.Shutdown(t.Context()), "a second shutdown does nothing")
 
 	// What still comes is refused, so that it is not lost.
-	err := h.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(5, 1, 0.1, 1).answered("stop", answer)))
-	require.ErrorIs(t, err, errShutdown)
+	err := h.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.RequestSpan(5, 1, 0.1, 1).Answered("stop", harness.Answer)))
+	require.ErrorContains(t, err, "llm_classify is shut down")
 	assert.False(t, consumererror.IsPermanent(err))
-	h.consume(t, otherSpan(9, 1, 0.1, 0.2))
-	assert.Equal(t, 4, h.out().SpanCount(), "other spans pass")
+	h.Consume(t, harness.OtherSpan(9, 1, 0.1, 0.2))
+	assert.Equal(t, 4, h.Out().SpanCount(), "other spans pass")
 }
 
 func TestVerifyShutdown(t *testing.T) {
-	processortest.VerifyShutdown(t, NewFactory(), createDefaultConfig())
+	processortest.VerifyShutdown(t, llmclassify.NewFactory(), llmclassify.NewFactory().CreateDefaultConfig())
 }
 
 // TestTimer runs the processor's own goroutine, on a clock that is moved by hand.
 func TestTimer(t *testing.T) {
 	sink := new(consumertest.TracesSink)
-	c := newManualClock()
-	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), sink, c)
-	require.NoError(t, err)
+	c := harness.NewClock()
+	p := harness.Make(t, processortest.NewNopSettings(metadata.Type), harness.DefaultConfig(), sink, c)
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 
-	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, agentSpan(1, 0, 0, 3))))
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultSettle)) }, 10*time.Second, time.Millisecond,
+	require.NoError(t, p.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.AgentSpan(1, 0, 0, 3))))
+	require.Eventually(t, func() bool { return c.WaitsUntil(harness.T0.Add(harness.Settle)) }, 10*time.Second, time.Millisecond,
 		"the timer is set for the run that settles")
-	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(2, 1, 0.1, 1).of(2))))
+	require.NoError(t, p.ConsumeTraces(t.Context(), harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 1).Of(2))))
 	require.Eventually(t, func() bool { return p.Load().Traces == 2 }, 10*time.Second, time.Millisecond)
-	c.advance(defaultSettle)
+	c.Advance(harness.Settle)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 1 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(worker.PackAfter)) }, 10*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return c.WaitsUntil(harness.T0.Add(worker.PackAfter)) }, 10*time.Second, time.Millisecond,
 		"then for the span that is to be packed")
-	c.advance(worker.PackAfter - defaultSettle)
-	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultMaxHold)) }, 10*time.Second, time.Millisecond,
+	c.Advance(worker.PackAfter - harness.Settle)
+	require.Eventually(t, func() bool { return c.WaitsUntil(harness.T0.Add(harness.MaxHold)) }, 10*time.Second, time.Millisecond,
 		"and then for it to expire")
-	c.advance(defaultMaxHold - worker.PackAfter)
+	c.Advance(harness.MaxHold - worker.PackAfter)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 2 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/release"
@@ -49,7 +50,7 @@ func TestReadmeConfigurations(t *testing.T) {
 				continue
 			}
 			classifies++
-			cfg := createDefaultConfig().(*Config)
+			cfg := llmclassify.NewFactory().CreateDefaultConfig().(*llmclassify.Config)
 			options, _ := value.(map[string]any)
 			require.NoError(t, confmap.NewFromStringMap(options).Unmarshal(cfg), "block %d", i+1)
 			require.NoError(t, cfg.Validate(), "block %d", i+1)
@@ -80,7 +81,7 @@ func TestReadmeOptions(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (.*?) \\|").FindAllStringSubmatch(table[:strings.Index(table, "```")], -1) {
 		rows[row[1]] = row[2]
 	}
-	defaults := reflect.ValueOf(createDefaultConfig()).Elem()
+	defaults := reflect.ValueOf(llmclassify.NewFactory().CreateDefaultConfig()).Elem()
 	for i := range defaults.NumField() {
 		option := defaults.Type().Field(i).Tag.Get("mapstructure")
 		if option == "-" { // programs alone set it

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -36,30 +37,31 @@ func TestSizing(t *testing.T) {
 		numbers = append(numbers, n)
 	}
 
-	small := chatSpan(2, 1, 0.1, 1).finished("stop").with(
+	small := harness.ChatSpan(2, 1, 0.1, 1).Finished("stop").With(
 		otelsemconv.GenAIResponseModel("claude-test-2026-01-01"), otelsemconv.GenAIResponseID("msg_01XFDUDYJgAACzvnptvVoYEL"),
 		otelsemconv.GenAIUsageInputTokens(1234), otelsemconv.GenAIUsageOutputTokens(345),
 		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443),
 	)
-	require.Len(t, small.attrs, 10)
-	full := requestSpan(2, 1, 0.1, 1).history([]string{"toolu_01A09q90qw90lq917835lq9", "toolu_01B09q90qw90lq917835lq9"},
+	require.Len(t, small.Attrs, 10)
+	full := harness.RequestSpan(2, 1, 0.1, 1).History([]string{"toolu_01A09q90qw90lq917835lq9", "toolu_01B09q90qw90lq917835lq9"},
 		[]string{"toolu_01A09q90qw90lq917835lq9", "toolu_01B09q90qw90lq917835lq9"}).
-		answered("tool_calls", counts{text: 40, inputs: 1, completed: 1, calls: 1, callIDs: []string{"toolu_01C09q90qw90lq917835lq9"}}).with(
+		Answered("tool_calls", harness.Counts{Text: 40, Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"toolu_01C09q90qw90lq917835lq9"}}).With(
 		otelsemconv.GenAIResponseModel("claude-test-2026-01-01"), otelsemconv.GenAIResponseID("msg_01XFDUDYJgAACzvnptvVoYEL"),
 		otelsemconv.GenAIUsageInputTokens(1234), otelsemconv.GenAIUsageOutputTokens(345), otelsemconv.GenAIConversationID("conv_5j66UpCpwteGg4YSxUnt7lPY"),
 		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443), semconv.RequestID("req_018EeWyXxfu5pfWkrYcMdjWG"),
 	)
 	for name, tt := range map[string]struct {
-		span        spanSpec
+		span        harness.Span
 		least, most float64 // KiB held
 	}{
 		"10 attributes": {small, numbers[0], numbers[1]},
 		"all facts":     {full, numbers[2], numbers[3]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const runs, perRun, perCall = 2000, 5, 50
-			h := newHarness(t, defaultConfig(), nil)
-			template := tracesOf(t, tt.span)
+			const perRun, perCall = 5, 50
+			runs := 2000 / race.Every(4)
+			h := harness.New(t, harness.DefaultConfig(), nil)
+			template := harness.TracesOf(t, tt.span)
 			before := heap()
 			number := uint64(0)
 			for range runs / perCall {
@@ -73,8 +75,8 @@ func TestSizing(t *testing.T) {
 					if i%perRun == 0 {
 						number++
 					}
-					span.SetTraceID(numbered(number))
-					span.SetSpanID(spanID(byte(i%perRun + 2)))
+					span.SetTraceID(harness.NthTraceID(number))
+					span.SetSpanID(harness.SpanID(byte(i%perRun + 2)))
 				}
 				came, err := new(ptrace.ProtoMarshaler).MarshalTraces(td)
 				require.NoError(t, err)
@@ -82,13 +84,13 @@ func TestSizing(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, h.ConsumeTraces(t.Context(), td))
 			}
-			const n = runs * perRun
-			loose, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
+			n := runs * perRun
+			loose, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().Bytes)/float64(n)/1024
 			t.Logf("as they came: %.2f KiB a span, as estimated %.2f", loose, thought)
 			assert.InDelta(t, thought, loose, 0.35*loose, "the bound is one of memory")
 
-			h.pass(t, worker.PackAfter)
-			held, thought := float64(heap()-before)/n/1024, float64(h.Load().Bytes)/n/1024
+			h.Pass(t, worker.PackAfter)
+			held, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().Bytes)/float64(n)/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
 			if !race.Enabled {
@@ -97,11 +99,11 @@ func TestSizing(t *testing.T) {
 				assert.InDelta(t, 2, loose/held, 0.5)
 			}
 
-			h.pass(t, defaultMaxHold-worker.PackAfter)
+			h.Pass(t, harness.MaxHold-worker.PackAfter)
 			require.Zero(t, h.Load().Bytes)
-			require.Equal(t, n, h.sink.SpanCount())
-			h.sink.Reset()
-			facts, thought := float64(heap()-before)/n/1024, float64(h.Load().FactBytes)/n/1024
+			require.Equal(t, n, h.Sink.SpanCount())
+			h.Sink.Reset()
+			facts, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().FactBytes)/float64(n)/1024
 			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
 			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
 			if !race.Enabled {

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"testing"
@@ -8,21 +8,22 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // sendTraces sends a call of a tenant with a request in each of n traces.
-func (h *harness) sendTraces(t *testing.T, tenant string, first uint64, n int) {
+func sendTraces(t *testing.T, h *harness.Harness, tenant string, first uint64, n int) {
 	t.Helper()
-	td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	td := harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer))
 	spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	for range n - 1 {
 		spans.At(0).CopyTo(spans.AppendEmpty())
 	}
 	for i, span := range spans.All() {
-		span.SetTraceID(numbered(first + uint64(i))) //nolint:gosec // not negative
+		span.SetTraceID(harness.NthTraceID(first + uint64(i))) //nolint:gosec // not negative
 	}
-	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
+	require.NoError(t, h.Processor.ConsumeTraces(t.Context(), ofTenant(tenant, td)))
 }
 
 // A tenant whose facts take all the room at once, before or after a restart, takes none of what
@@ -33,47 +34,47 @@ func TestFactsBesideAFlood(t *testing.T) {
 	cfg.MaxFactBytes = 256 << 10
 	for name, killed := range map[string]bool{"in one process": false, "over a kill": true} {
 		t.Run(name, func(t *testing.T) {
-			d := newDisk()
-			h := newHarnessOn(t, d, cfg, nil, t0)
+			d := harness.NewDisk()
+			h := harness.NewOn(t, d, cfg, nil, harness.T0)
 			turn := func() {
 				h.Shards[0].Turn(t.Context())
 				assert.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 			}
 			for i := range uint64(runs) {
-				h.sendTraces(t, "honest", i, 1)
+				sendTraces(t, h, "honest", i, 1)
 				turn()
 			}
-			h.clock.advance(cfg.MaxHold)
-			h.turns(t)
-			require.Equal(t, runs, h.sink.SpanCount(), "they went out early")
+			h.Clock.Advance(cfg.MaxHold)
+			turns(t, h)
+			require.Equal(t, runs, h.Sink.SpanCount(), "they went out early")
 			require.Equal(t, runs, h.Shards[0].Lane(h.Tenants.Named("honest")).Buffer.Traces())
-			h.sendTraces(t, "flood", more, 2000)
+			sendTraces(t, h, "flood", more, 2000)
 			for i := range uint64(runs) {
-				h.sendTraces(t, "honest", runs+i, 1)
+				sendTraces(t, h, "honest", runs+i, 1)
 				turn()
 			}
 			outcomes := honestOutcomes{}
 			if killed {
-				outcomes.add(h.out())
-				h = newHarness(t, cfg, nil)
-				h.clock.advance(cfg.MaxHold)
-				h.openBy(t, d, turn)
-				h.turns(t)
+				outcomes.add(h.Out())
+				h = harness.New(t, cfg, nil)
+				h.Clock.Advance(cfg.MaxHold)
+				h.OpenBy(t, d, turn)
+				turns(t, h)
 			}
-			h.clock.advance(cfg.MaxHold)
+			h.Clock.Advance(cfg.MaxHold)
 			for i := range uint64(runs) { // what has come late is no reason to forget others
-				h.sendTraces(t, "honest", 2*runs+i, 1)
+				sendTraces(t, h, "honest", 2*runs+i, 1)
 				turn()
 			}
-			h.turns(t)
+			turns(t, h)
 			assert.Positive(t, h.Shards[0].Lane(h.Tenants.Named("flood")).Buffer.Traces(), "it has a part of the room, too")
 			for range 3 {
-				h.clock.advance(cfg.RunTimeout)
-				h.turns(t)
+				h.Clock.Advance(cfg.RunTimeout)
+				turns(t, h)
 			}
-			outcomes.add(h.out())
+			outcomes.add(h.Out())
 			for i := range uint64(3 * runs) {
-				assert.Equal(t, []string{semconv.RunOutcomeIncomplete.String()}, outcomes[numbered(i)], "run %d", i)
+				assert.Equal(t, []string{semconv.RunOutcomeIncomplete.String()}, outcomes[harness.NthTraceID(i)], "run %d", i)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package llmclassify
+package llmclassify_test
 
 import (
 	"errors"
@@ -10,6 +10,9 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -18,8 +21,8 @@ import (
 const namespaceKey = "service.namespace"
 
 // tenantConfig tells tenants apart by their namespace.
-func tenantConfig() *Config {
-	cfg := defaultConfig()
+func tenantConfig() *llmclassify.Config {
+	cfg := harness.DefaultConfig()
 	cfg.TenantFrom = tenant.FromResource + namespaceKey
 	return cfg
 }
@@ -35,46 +38,46 @@ func ofTenant(name string, td ptrace.Traces) ptrace.Traces {
 // A tenant that names another one's trace and run changes nothing of its verdicts: neither
 // before, nor after, nor in the same call.
 func TestTenantsAreJudgedApart(t *testing.T) {
-	honest := finishedRun(1)
-	forged := []spanSpec{
-		toolSpan(20, 0.2, 0.4, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed),
-		requestSpan(21, 1, 1.5, 2).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", answer),
-		runSpan(1, 0, 3, 2, 1),
+	honest := harness.FinishedRun(1)
+	forged := []harness.Span{
+		harness.ToolSpan(20, 0.2, 0.4, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed),
+		harness.RequestSpan(21, 1, 1.5, 2).Cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", harness.Answer),
+		harness.RunSpan(1, 0, 3, 2, 1),
 	}
-	alone := newHarness(t, tenantConfig(), nil)
-	require.NoError(t, alone.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest...))))
-	want := spansOf(alone.out())
-	both := func(h *harness, split bool) {
-		td := ofTenant("b", tracesOf(t, forged...))
+	alone := harness.New(t, tenantConfig(), nil)
+	require.NoError(t, alone.ConsumeTraces(t.Context(), ofTenant("a", harness.TracesOf(t, honest...))))
+	want := harness.SpansOf(alone.Out())
+	both := func(h *harness.Harness, split bool) {
+		td := ofTenant("b", harness.TracesOf(t, forged...))
 		if split {
 			require.NoError(t, h.ConsumeTraces(t.Context(), td))
 			td = ptrace.NewTraces()
 		}
-		ofTenant("a", tracesOf(t, honest...)).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+		ofTenant("a", harness.TracesOf(t, honest...)).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 	}
-	for name, play := range map[string]func(*harness){
-		"in one call": func(h *harness) { both(h, false) },
-		"before":      func(h *harness) { both(h, true) },
-		"after": func(h *harness) {
-			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest...))))
-			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", tracesOf(t, forged...))))
+	for name, play := range map[string]func(*harness.Harness){
+		"in one call": func(h *harness.Harness) { both(h, false) },
+		"before":      func(h *harness.Harness) { both(h, true) },
+		"after": func(h *harness.Harness) {
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", harness.TracesOf(t, honest...))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", harness.TracesOf(t, forged...))))
 		},
-		"while it is held": func(h *harness) {
-			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest[0]))))
-			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", tracesOf(t, forged...))))
-			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest[1]))))
+		"while it is held": func(h *harness.Harness) {
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", harness.TracesOf(t, honest[0]))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", harness.TracesOf(t, forged...))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", harness.TracesOf(t, honest[1]))))
 		},
 	} {
 		for _, shards := range []int{1, 3} {
 			cfg := tenantConfig()
 			cfg.Shards = shards
-			h := newHarness(t, cfg, nil)
+			h := harness.New(t, cfg, nil)
 			play(h)
-			h.pass(t, defaultMaxHold)
-			h.pass(t, 2*defaultRunTimeout)
+			h.Pass(t, harness.MaxHold)
+			h.Pass(t, 2*harness.RunTimeout)
 			found := 0
-			for _, rs := range h.out().ResourceSpans().All() {
+			for _, rs := range h.Out().ResourceSpans().All() {
 				if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != "a" {
 					continue
 				}
@@ -91,19 +94,19 @@ func TestTenantsAreJudgedApart(t *testing.T) {
 
 // Callers are the tenants where metadata tells them apart.
 func TestTenantsByMetadata(t *testing.T) {
-	cfg := defaultConfig()
+	cfg := harness.DefaultConfig()
 	cfg.TenantFrom, cfg.MetadataKeys = tenant.FromMetadata, []string{"X-Tenant"}
 	require.NoError(t, cfg.Validate())
-	h := newHarness(t, cfg, nil)
-	as := func(tenant string, specs ...spanSpec) {
+	h := harness.New(t, cfg, nil)
+	as := func(tenant string, specs ...harness.Span) {
 		ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"x-tenant": {tenant}})})
-		require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, specs...)))
+		require.NoError(t, h.ConsumeTraces(ctx, harness.TracesOf(t, specs...)))
 	}
-	as("a", finishedRun(1)[0])
-	as("b", finishedRun(1)[1])
-	assert.Empty(t, h.sink.AllTraces(), "the run of another tenant")
-	as("a", finishedRun(1)[1])
-	assert.Equal(t, 2, h.out().SpanCount())
+	as("a", harness.FinishedRun(1)[0])
+	as("b", harness.FinishedRun(1)[1])
+	assert.Empty(t, h.Sink.AllTraces(), "the run of another tenant")
+	as("a", harness.FinishedRun(1)[1])
+	assert.Equal(t, 2, h.Out().SpanCount())
 }
 
 // One tenant alone may use four fifths of the memory; a second one finds room at once, and
@@ -111,38 +114,38 @@ func TestTenantsByMetadata(t *testing.T) {
 func TestTenantsShareMemory(t *testing.T) {
 	cfg := tenantConfig()
 	cfg.MaxHeldBytes, cfg.MaxFactBytes = 1<<20, 1<<20
-	h := newHarness(t, cfg, nil)
+	h := harness.New(t, cfg, nil)
 	trace := uint64(0)
 	send := func(tenant string) {
 		trace++
-		td := ofTenant(tenant, tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)))
-		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(trace))
-		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
+		td := ofTenant(tenant, harness.TracesOf(t, harness.RequestSpan(2, 1, 0.1, 1).Answered("stop", harness.Answer)))
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(harness.NthTraceID(trace))
+		require.NoError(t, h.Processor.ConsumeTraces(t.Context(), td))
 		for h.Shards[0].Turn(t.Context()) {
 		}
 		require.LessOrEqual(t, h.Load().Bytes, cfg.MaxHeldBytes)
 		require.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 	}
 	used := func(tenant string) int64 { return h.Tenants.Named(tenant).Used.Load() }
-	for range 2000 {
+	for range 2000 / race.Every(2) {
 		send("flood")
 	}
 	assert.InDelta(t, cfg.MaxHeldBytes*4/5, used("flood"), 5e4)
 	for range 50 {
 		send("honest")
 	}
-	for _, td := range h.sink.AllTraces() {
+	for _, td := range h.Sink.AllTraces() {
 		for _, rs := range td.ResourceSpans().All() {
 			v, _ := rs.Resource().Attributes().Get(namespaceKey)
 			require.Equal(t, "flood", v.Str(), "none of the honest one's spans go early")
 		}
 	}
-	for range 2000 {
+	for range 2000 / race.Every(2) {
 		send("flood")
 		send("second flood")
 	}
 	assert.InDelta(t, cfg.MaxHeldBytes*4/9, used("second flood"), 6e4)
-	for range 10_000 { // facts of spans that went early
+	for range 10_000 / race.Every(5) { // facts of spans that went early
 		send("flood")
 	}
 	honest := h.Shards[0].Lane(h.Tenants.Named("honest"))
@@ -153,11 +156,11 @@ func TestTenantsShareMemory(t *testing.T) {
 func TestTenantsAreRefusedApart(t *testing.T) {
 	cfg := tenantConfig()
 	cfg.MaxHeldBytes = 1 << 20
-	next := &flakyNext{fail: down}
-	h := newHarness(t, cfg, next)
+	next := &harness.FlakyNext{Fail: harness.Down}
+	h := harness.New(t, cfg, next)
 	send := func(tenant string, trace byte) (err error) { // in two calls, so that the run is held
-		for _, span := range finishedRun(trace) {
-			err = errors.Join(err, h.ConsumeTraces(t.Context(), ofTenant(tenant, tracesOf(t, span))))
+		for _, span := range harness.FinishedRun(trace) {
+			err = errors.Join(err, h.ConsumeTraces(t.Context(), ofTenant(tenant, harness.TracesOf(t, span))))
 		}
 		return err
 	}
@@ -191,9 +194,9 @@ func TestTenantsHaveAFloor(t *testing.T) {
 
 // Names beyond those that are told apart share one place.
 func TestManyTenants(t *testing.T) {
-	h := newHarness(t, tenantConfig(), nil)
+	h := harness.New(t, tenantConfig(), nil)
 	for i := range 2 * tenant.Max {
-		require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant(fmt.Sprintf("tenant %d", i), tracesOf(t, finishedRun(1)...))))
+		require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant(fmt.Sprintf("tenant %d", i), harness.TracesOf(t, harness.FinishedRun(1)...))))
 	}
 	assert.Len(t, h.Tenants.Known, tenant.Max)
 	assert.Same(t, h.Tenants.Others, h.Tenants.Named("one more"))
@@ -203,6 +206,6 @@ func TestManyTenants(t *testing.T) {
 		lanes++
 	}
 	assert.Equal(t, tenant.Max+1, lanes)
-	h.pass(t, 2*defaultRunTimeout)
+	h.Pass(t, 2*harness.RunTimeout)
 	assert.Equal(t, telemetry.Load{}, h.Load())
 }

@@ -68,7 +68,8 @@ type Verdict struct {
 //	a specific code > a phrase > a type, or a code that a phrase refines >
 //	a status that names a cause, or that a 5xx quotes > a code or a type that names a family > any status
 //
-// A limit of a long period is a phrase and gives way to all others.
+// A limit of a long period is a phrase and gives way to all others. A family of server errors, such as
+// api_error, beside a 4xx is the gateway's own type, and gives way to the status.
 type Strength uint8
 
 // The strengths, from the weakest on.
@@ -105,6 +106,9 @@ func (r *rule) holds(status int, req Request) bool {
 	}
 }
 
+// failedDependency is the status 424: the error names the status of what failed, as SageMaker's does.
+const failedDependency = 424
+
 // maxName bounds a name that is looked up, in bytes: no name in the catalogue, or that may be
 // recorded, is longer.
 const maxName = 80
@@ -129,7 +133,7 @@ func Decide(e Error) Verdict {
 		}
 	}
 	status := e.Status
-	if status < 400 {
+	if status < 400 || status == failedDependency && own != 0 {
 		status = own
 	}
 	if status >= 500 && e.Quoted >= 400 && e.Quoted < 500 {
@@ -148,10 +152,13 @@ func Decide(e Error) Verdict {
 			continue
 		}
 		by := r.by
-		if i > 0 && by == BySpecific {
+		switch {
+		case i > 0 && by == BySpecific:
 			by = ByType
+		case by == ByFamily && r.kind == semconv.ProviderErrorKindServerError && status >= 400 && status < 500:
+			continue // the gateway's own type, beside the status of the provider
 		}
-		take(r, by, nameKey(name, r.status))
+		take(r, by, nameKey(knownAs(name), r.status))
 	}
 	for _, p := range e.Phrases {
 		switch {
@@ -210,11 +217,11 @@ func Passes(kind semconv.ProviderErrorKind) bool {
 }
 
 // KnownName reports whether a code or a type is in the catalogue, in any case of its letters.
-func KnownName(name string) bool { return len(names[normalName(name)]) > 0 }
+func KnownName(name string) bool { return len(named(name)) > 0 }
 
 // SpecificName reports whether a code names a cause: no status and no words refine it.
 func SpecificName(name string) bool {
-	for _, r := range names[normalName(name)] {
+	for _, r := range named(name) {
 		if r.by == BySpecific {
 			return true
 		}
@@ -224,7 +231,7 @@ func SpecificName(name string) bool {
 
 // NamesCause reports whether a code names a cause and not only a family of errors.
 func NamesCause(name string) bool {
-	for _, r := range names[normalName(name)] {
+	for _, r := range named(name) {
 		if r.by > ByFamily {
 			return true
 		}
@@ -260,7 +267,7 @@ func NamedHistory(code string) semconv.ProviderErrorHistory {
 // findName returns the rule of a name under a status. A rule that holds for one status only
 // counts for an error whose status is not known, too.
 func findName(name string, status int) (rule, bool) {
-	rules := names[name] // the one for any status is the last
+	rules := named(name) // the one for any status is the last
 	for _, r := range rules {
 		if r.status == 0 || r.status == status {
 			return r, true
@@ -274,6 +281,29 @@ func findName(name string, status int) (rule, bool) {
 	}
 	return rule{}, false
 }
+
+// named returns the rules of a name.
+func named(name string) []rule { return names[knownAs(normalName(name))] }
+
+// knownAs returns the name in the catalogue that a name means. Gateways write upstream_ before the name
+// of an error of a provider. A name with dots says in one part what failed, and in the others
+// where: its last part counts, as in InternalError.Algo.InvalidParameter of DashScope, or else its first,
+// as in AuthFailure.SignatureFailure of Tencent Cloud and InvalidParameter.max_tokens of Volcengine.
+func knownAs(name string) string {
+	if len(names[name]) > 0 {
+		return name
+	}
+	if inner, ok := strings.CutPrefix(name, "upstream_"); ok {
+		return inner
+	}
+	first, _, dotted := strings.Cut(name, ".")
+	if last := name[strings.LastIndexByte(name, '.')+1:]; dotted && len(names[last]) > 0 && !isDigits(last) {
+		return last
+	}
+	return first
+}
+
+func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // normalName returns a name as it is looked up; "": it is not.
 func normalName(name string) string {

@@ -85,6 +85,7 @@ var (
 		"access denied due to missing subscription key",
 		"\"aigatewayerror\"",
 		"an error occurred with your deployment",
+		"an error occurred with this application",
 		"no available server",
 	}
 )

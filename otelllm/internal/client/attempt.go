@@ -173,6 +173,13 @@ func (a *attempt) closed() {
 	a.rec.End(a.rec.Now(), func() record.Ending { return record.Ending{Reason: record.Closed} })
 }
 
+// undelivered ends the attempt because the client of a proxy did not get all of what was read last.
+func (a *attempt) undelivered() {
+	a.rec.End(a.rec.Now(), func() record.Ending {
+		return record.Ending{Reason: record.Closed, Abort: classify.Abort{Source: semconv.AbortSourceConsumer}, Undelivered: true}
+	})
+}
+
 // dropped ends the attempt because the consumer lost the body.
 func (a *attempt) dropped() {
 	a.rec.End(a.rec.Now(), func() record.Ending { return record.Ending{Reason: record.Dropped} })

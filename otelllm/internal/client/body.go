@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// responseBody passes a response's body on and lets the attempt see it. It has no
-// methods but those of a body: net/http's have no others.
+// responseBody passes a response's body on and lets the attempt see it. Of methods that a consumer may
+// look for, such as those of io.WriterTo, it has none: net/http's bodies have no others than a body's.
 type responseBody struct {
 	io.ReadCloser
 
@@ -97,6 +97,14 @@ func (b *responseBody) Close() error {
 	a.watchdog.Release()
 	runtime.KeepAlive(b)
 	return err
+}
+
+// Undelivered is for a proxy whose client has gone before it got all of what was read last. The attempt
+// ends.
+func (b *responseBody) Undelivered() {
+	b.attempt.undelivered()
+	b.cleanup.Stop()
+	runtime.KeepAlive(b)
 }
 
 // noBody ends the attempt of a response without a body. It returns what the consumer

@@ -230,7 +230,7 @@ func TestKeep(t *testing.T) {
 
 // Whatever comes, the bounds hold.
 func TestHostile(t *testing.T) {
-	n := 200_000 / race.Every(5)
+	n := 200_000 / race.Every(20)
 	if testing.Short() {
 		n = 30_000
 	}

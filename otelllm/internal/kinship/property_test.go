@@ -325,7 +325,7 @@ func (w *world) step(ids func() idStyle) {
 // No request is ever joined to the run of another agent, or to another task, whatever they
 // have in common. Those of agents whose ids tell them apart are joined to their own.
 func TestNeverAWrongJoin(t *testing.T) {
-	seeds := uint64(400 / race.Every(16)) //nolint:gosec // positive
+	seeds := uint64(400 / race.Every(40)) //nolint:gosec // positive
 	if testing.Short() {
 		seeds = 60
 	}
@@ -346,7 +346,7 @@ func TestNeverAWrongJoin(t *testing.T) {
 // TestNeverAWrongJoinInFull is TestNeverAWrongJoin of agents whose histories the server keeps and loses, with
 // forks that say the same things in one session.
 func TestNeverAWrongJoinInFull(t *testing.T) {
-	seeds := uint64(400 / race.Every(16)) //nolint:gosec // positive
+	seeds := uint64(400 / race.Every(40)) //nolint:gosec // positive
 	if testing.Short() {
 		seeds = 60
 	}

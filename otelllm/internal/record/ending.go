@@ -44,6 +44,8 @@ type Ending struct {
 	// of it had; zero if it is not known.
 	Sent, SentKnown bool
 	WrittenAt       time.Time
+	// Undelivered says that this side, a proxy, could not pass on to its client all of what it read last.
+	Undelivered bool
 	// Serving says that this side serves the request, so it does not wait for a response.
 	Serving bool
 	// Unanswered is set by the recorder if no response has begun. A response over HTTP that
@@ -92,7 +94,27 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 	if r.endOfBody(e.Reason == EOF, e.Failure.Cause == semconv.TransportCauseBodyTruncated) {
 		e.cutWithinEncoding()
 	}
+	if st := r.response.state; e.Undelivered && st != nil && st.Err == nil && st.Complete && !r.response.wholeBefore {
+		// What the client got of it is not known: all of it counts, but for its end.
+		return outcome{end: semconv.StreamEndCancelled, phase: contentPhase(st), abort: e.Abort}
+	}
 	return e.ofResponse(r.facts.Status, r.response.unexpected, r.response.foreign, r.response.state)
+}
+
+// contentPhase returns how far a response is without its end.
+func contentPhase(st *wire.State) semconv.Phase {
+	switch {
+	case st.ToolCalls > 0 || st.ToolInputsCompleted > 0:
+		return semconv.PhaseToolCallReady
+	case st.ToolInputsStarted > 0:
+		return semconv.PhaseToolInput
+	case st.TextChunks > 0:
+		return semconv.PhaseText
+	case st.ReasoningChunks > 0:
+		return semconv.PhaseReasoning
+	default:
+		return semconv.PhaseResponseStarted
+	}
 }
 
 // cutWithinEncoding makes of a clean end what it is to a reader that undoes the encoding of the

@@ -54,6 +54,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 			f.OpenCallIDs = append(f.OpenCallIDs, c.ID)
 		}
 	}
+	f.Provider.Intermediary = f.Provider.Intermediary || st.Spliced
 	f.ResponseID, f.ResponseModel = st.ResponseID, st.Model
 	f.Usage, f.OutputTokens = st.Usage, classify.Counted(st.Usage.Output)
 }

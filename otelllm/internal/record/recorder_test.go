@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -332,5 +333,46 @@ func TestConcurrentEnds(t *testing.T) {
 		assert.True(t, settled)
 		assert.Len(t, facts.Requests, 1)
 		assert.Equal(t, classify.Counted(1), facts.AnnouncedRequests)
+	}
+}
+
+// An answer that a proxy could not pass on whole is cancelled by its client, where its content was. All that the
+// client may have got counts. An answer that was whole before stays so.
+func TestUndelivered(t *testing.T) {
+	const (
+		text  = `data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}` + "\n\n"
+		think = `data: {"choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}` + "\n\n"
+		call  = `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"pay","arguments":"{}"}}]}}]}` + "\n\n"
+		stop  = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+		done  = "data: [DONE]\n\n"
+	)
+	protocol, ok := wire.ByName("openai_chat")
+	require.True(t, ok)
+	for name, tt := range map[string]struct {
+		reads      []string
+		end, phase string
+	}{
+		"text":               {[]string{text + stop + done}, "cancelled", "text"},
+		"text, and its end":  {[]string{text, stop + done}, "cancelled", "text"},
+		"a call":             {[]string{text + call + stop + done}, "cancelled", "tool_call_ready"},
+		"reasoning":          {[]string{think + stop + done}, "cancelled", "reasoning"},
+		"nothing":            {[]string{stop + done}, "cancelled", "response_started"},
+		"not whole":          {[]string{text}, "cancelled", "text"},
+		"whole before":       {[]string{text + stop, done}, "terminal_event", "stream_end"},
+		"an error":           {[]string{text + `data: {"error":{"message":"m","type":"server_error"}}` + "\n\n"}, "terminal_event", "text"},
+		"more after the end": {[]string{text + stop + done, ": bye\n\n"}, "terminal_event", "stream_end"},
+	} {
+		r := newTestRecorder(t, testSource{})
+		r.SetProtocol(protocol, false)
+		r.Respond(Headers{Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}, r.Now())
+		for _, read := range tt.reads {
+			r.Read([]byte(read), r.Now())
+		}
+		r.End(r.Now(), func() Ending {
+			return Ending{Reason: Closed, Abort: classify.Abort{Source: semconv.AbortSourceConsumer}, Undelivered: true}
+		})
+		got := r.request(t)
+		assert.Equal(t, tt.end, got[semconv.StreamEndKey], name)
+		assert.Equal(t, tt.phase, got[semconv.StreamPhaseKey], name)
 	}
 }

@@ -30,6 +30,7 @@ type response struct {
 	manual       *wire.Manual // nil: the application does not report it step by step
 	state        *wire.State  // what the response has said; nil: nothing yet, or it cannot be read
 	arrived      time.Time    // when the last bytes of the body came
+	wholeBefore  bool         // the answer was whole before the last bytes
 	// unexpected: the status is no error, and no answer either.
 	unexpected bool
 	// foreign: the request turned out to be no model call, so its answer is not decoded.
@@ -223,7 +224,7 @@ func (r *Recorder) read(p []byte, now time.Time) {
 		return
 	}
 	before := r.events()
-	resp.arrived = now
+	resp.arrived, resp.wholeBefore = now, resp.state != nil && resp.state.Complete
 	if resp.decompressor == nil {
 		resp.readPlain(p)
 	} else if resp.decompressor.Write(p, resp.readPlain) != nil {

@@ -176,6 +176,7 @@ func (r *messagesReader) delta(index int, md *messagesDelta) payloadKind {
 func (r *messagesReader) restart() {
 	r.open.endAll(&r.t)
 	r.t.spoil()
+	r.t.Spliced = true
 }
 
 func (r *messagesReader) startBlock(index int, b *messagesBlock) {

@@ -13,6 +13,8 @@ import (
 type fault struct {
 	seen      bool
 	listed    bool // it is one of a list
+	beside    bool // there are objects or lists in it that are not read
+	failed    bool // it says that it is no success
 	typ, code []byte
 	reason    []byte // Google's code, whose code is a status, or Anthropic's, which has none
 	quota     []byte // Google's name of a quota that is exhausted
@@ -67,9 +69,18 @@ func (f *fault) read(c *cursor) {
 	}
 }
 
+// uncapital returns a key without the capital that the services of Amazon and Tencent Cloud begin it with: Message, Code.
+func uncapital(key []byte) []byte {
+	if len(key) > 0 && key[0] >= 'A' && key[0] <= 'Z' {
+		key = bytes.Clone(key)
+		key[0] += 'a' - 'A'
+	}
+	return key
+}
+
 // member reads one member of an error object.
 func (f *fault) member(c *cursor, key []byte) {
-	switch string(key) {
+	switch string(uncapital(key)) {
 	case "type":
 		f.typ = c.text()
 	case "code":
@@ -97,6 +108,9 @@ func (f *fault) member(c *cursor, key []byte) {
 		if reason := c.str(); catalogue.KnownName(string(reason)) {
 			f.reason = reason
 		}
+	case "success":
+		f.failed = c.peek() == 'f'
+		c.skip()
 	case "event_id":
 		f.eventID = c.str()
 	case "retry_after", "retry_after_seconds":
@@ -116,6 +130,7 @@ func (f *fault) member(c *cursor, key []byte) {
 			f.detail(c)
 		}
 	default:
+		f.beside = f.beside || c.peek() == '{' || c.peek() == '['
 		c.skip()
 	}
 }
@@ -339,7 +354,8 @@ func (f *fault) fill(e *Error) {
 }
 
 // known reports whether an object is an error by what it says, although it does not have the
-// form of one: it has an error status, or a name or a phrase of the catalogue.
+// form of one: it has an error status, or a name or a phrase of the catalogue, or nothing but words beside
+// a number as code that is not that of success, or beside success: false.
 func (f *fault) known() bool {
 	if f.status != 0 || catalogue.KnownName(string(f.named())) || f.said > 0 && catalogue.KnownName(string(f.typ)) {
 		return true // a type alone may be the state of a job: cancelled
@@ -349,7 +365,8 @@ func (f *fault) known() bool {
 			return true
 		}
 	}
-	return false
+	n, err := strconv.Atoi(string(f.code))
+	return (f.failed || err == nil && (n < 0 || n >= 400)) && f.said > 0 && !f.beside
 }
 
 // faultOf reads a document that may be an error in the form of any provider:
@@ -365,6 +382,8 @@ func (f *fault) known() bool {
 //	{"base_resp":{"status_code":1008}}           MiniMax
 //	{"error_code":50001,"text":"text"}           FastChat
 //	{"error_code":336003,"error_msg":"text"}     Qianfan
+//	{"Response":{"Error":{"Code","Message"}}}    Tencent Cloud
+//	{"code":11200,"message":"text"}              Spark
 //	{"detail":"text"}, problem+json              gateways, FastAPI
 //
 // ok: the document is well-formed. Of a document that was cut, the readable part is
@@ -379,6 +398,10 @@ func faultOf(data []byte) (f fault, ok bool) {
 		case "error":
 			text = c.peek() == '"'
 			nested.read(&c)
+		case "OriginalStatusCode": // of SageMaker: what the model answered
+			flat.setStatus(c.text())
+		case "Response", "response":
+			nested.readWithin(&c)
 		case "object":
 			flat.seen = string(c.str()) == "error" || flat.seen
 		case "type":
@@ -423,6 +446,21 @@ func faultOf(data []byte) (f fault, ok bool) {
 		nested.say(said)
 	}
 	return nested, c.end()
+}
+
+// readWithin reads the error in an object of Tencent Cloud, which wraps an answer, too.
+func (f *fault) readWithin(c *cursor) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(uncapital(key)) == "error" {
+			f.read(c)
+		} else {
+			c.skip()
+		}
+	}
 }
 
 // shapeName returns the name of an AWS error without the namespace before it and the

@@ -168,6 +168,9 @@ type State struct {
 	// another answer within this one. The answer is not what the model wrote, however it ends: a
 	// client fails on such an object, or leaves it out, or mixes both answers.
 	Broken bool
+	// Spliced: another answer began within it, which only something in front of the provider
+	// can have appended.
+	Spliced bool
 }
 
 // Usage holds token counts; -1 where the provider reported nothing. For every protocol

@@ -8,6 +8,6 @@ export interface FailedModelCall {
 }
 
 /** A retry policy for modelSettings.retry of @openai/agents. A yes of ask approves an unsafe replay. */
-export declare function retryPolicy(policy?: Pick<RetryPolicy, 'ask' | 'backoff' | 'backoffMost' | 'signal' | 'random'>): (failed: FailedModelCall) => Promise<
+export declare function retryPolicy(policy?: Pick<RetryPolicy, 'ask' | 'backoff' | 'backoffMost' | 'budget' | 'signal' | 'random'>): (failed: FailedModelCall) => Promise<
   false | { retry: boolean; delayMs?: number; reason?: string; approveUnsafeReplay?: boolean }
 >;

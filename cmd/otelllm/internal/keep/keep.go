@@ -62,12 +62,21 @@ func Open(dir string, maxBytes int64) (*Keeper, error) {
 	if err := k.sweep(); err != nil {
 		return nil, fmt.Errorf("keep runs: %w", err)
 	}
-	// A folder that cannot be written is an error now, and not in an hour.
+	// A folder that cannot be written, or a full disk, is an error now, and not in an hour.
 	if err := k.open(); err != nil {
 		return nil, fmt.Errorf("keep runs in %s: %w", dir, err)
 	}
+	_, err := k.file.Write(make([]byte, probeBytes))
+	if err = errors.Join(err, k.file.Sync(), k.file.Truncate(0)); err != nil {
+		_ = k.file.Close()
+		remove(filepath.Join(dir, k.name))
+		return nil, fmt.Errorf("keep runs in %s: nothing can be written: %w", dir, err)
+	}
 	return k, nil
 }
+
+// probeBytes is more than the space that a file system keeps beside a small file for free.
+const probeBytes = 64 << 10
 
 // Add writes td, without what may not be recorded. If that fails, for example on a full disk,
 // Add returns the error once and keeps the documents in memory, the newest 4 MiB of them,

@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
@@ -37,4 +38,18 @@ func TestFullFileSystem(t *testing.T) {
 	got, skipped = numbers(t, dir)
 	assert.Zero(t, skipped)
 	assert.Len(t, got, n+1)
+}
+
+// A file system that is full from the start is an error of Open, which leaves nothing behind.
+func TestOpenOnFullFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skipf("LEFT OUT: a tmpfs cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	_, err := Open(dir, 1<<20)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, files)
 }

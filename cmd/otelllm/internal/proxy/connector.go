@@ -132,7 +132,7 @@ func (c *connector) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.answered = true
 	x.mu.Unlock()
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &responseBody{resp.Body, x}
+		resp.Body = &responseBody{ReadCloser: resp.Body, exchange: x}
 	}
 	return resp, nil
 }
@@ -304,15 +304,20 @@ func (b *gatedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// responseBody tells the exchange how the upstream ended a body.
+// responseBody tells the exchange how the upstream ended a body. The end comes by itself, never with the last
+// bytes: the next Read means that these have been passed on.
 type responseBody struct {
 	io.ReadCloser
 
 	exchange *exchange
+	end      error // that came with the last bytes
 }
 
 // Read implements io.Reader.
 func (b *responseBody) Read(p []byte) (int, error) {
+	if b.end != nil {
+		return 0, b.end
+	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		// Of a reset within the end of chunks net/http says that it is no valid end.
@@ -322,6 +327,9 @@ func (b *responseBody) Read(p []byte) (int, error) {
 			}
 		}
 		b.exchange.failed(err)
+	}
+	if n > 0 && err != nil {
+		b.end, err = err, nil
 	}
 	return n, err
 }

@@ -24,7 +24,6 @@ type exchange struct {
 	base   *url.URL    // the upstream
 	target *url.URL    // of the request
 	link   *link       // the client's connection
-	host   string      // that the client asked for
 	proto  int         // the major version of HTTP that the client speaks
 	sticky *stickyConn // the connection of the response, over HTTP/1; nil: not known
 	client *http.ResponseController
@@ -32,6 +31,8 @@ type exchange struct {
 	closes bool // a failure to connect is a close for the client
 	late   bool // the body did not come in time, for which net/http cancels the request's context
 	abort  func(source otelllm.AbortSource, reason string)
+
+	recorded io.ReadCloser // the body of the response, with its recording; nil: no response came
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -68,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, abort := otelllm.WithAbort(context.WithoutCancel(r.Context()))
 	defer abort(otelllm.AbortApplication, "served")
 	x := &exchange{
-		base: base, target: target(base, r, prefix), link: linkOf(ctx), host: r.Host, proto: r.ProtoMajor,
+		base: base, target: target(base, r, prefix), link: linkOf(ctx), proto: r.ProtoMajor,
 		client: http.NewResponseController(w), abort: abort,
 	}
 	defer context.AfterFunc(r.Context(), x.clientLeft)()
@@ -241,6 +242,7 @@ func rewrite(r *httputil.ProxyRequest) {
 // modifyResponse prepares the response of an upstream for the client.
 func (s *Server) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
+	x.recorded = resp.Body
 	x.mu.Lock()
 	x.status = resp.StatusCode
 	x.mu.Unlock()
@@ -283,6 +285,25 @@ func (w *responseWriter) WriteHeader(status int) {
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}
 }
+
+// Write passes a piece of the response on at once. If it cannot, the answer is not whole for the client, even if
+// the piece was the last one.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	if err == nil {
+		err = http.NewResponseController(w.ResponseWriter).Flush()
+	}
+	if err != nil {
+		if body, ok := w.exchange.recorded.(interface{ Undelivered() }); ok {
+			body.Undelivered()
+		}
+		w.exchange.clientLeft()
+	}
+	return n, err
+}
+
+// FlushError is for ReverseProxy, which flushes after each Write: Write has done so.
+func (w *responseWriter) FlushError() error { return nil }
 
 // Hijack implements http.Hijacker: a tunnel sees what the client sends and gets.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {

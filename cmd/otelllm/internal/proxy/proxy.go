@@ -147,7 +147,6 @@ func New(config Config) (*Server, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      sending,
-		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ModifyResponse: s.modifyResponse,
 		ErrorHandler:   s.unreachable,

@@ -26,6 +26,9 @@ type tunnel struct {
 
 	first atomic.Int32 // the side that ended the tunnel: a side below, or 0
 	end   sync.Once    // of the record
+
+	// passing is held while something passes to the client. A client that leaves over what it has got has got it.
+	passing sync.Mutex
 }
 
 // The sides of a tunnel.
@@ -48,9 +51,9 @@ func (s *Server) openTunnel(x *exchange, resp *http.Response) error {
 	}
 	t.exchange, t.ctx, t.record = x, resp.Request.Context(), &recording{}
 	if strings.EqualFold(resp.Header.Get("Upgrade"), "websocket") {
-		t.record = s.newRecording(x, resp)
+		t.record = s.newRecording(resp)
 	}
-	resp.Body = &upstreamSide{conn, t}
+	resp.Body = &upstreamSide{ReadWriteCloser: conn, tunnel: t}
 	return nil
 }
 
@@ -65,11 +68,18 @@ type upstreamSide struct {
 	io.ReadWriteCloser
 
 	tunnel *tunnel
+	held   error // that came with the last bytes: these are to be passed on first
 }
 
 // Read implements io.Reader.
 func (u *upstreamSide) Read(p []byte) (int, error) {
-	n, err := u.ReadWriteCloser.Read(p)
+	n, err := 0, u.held
+	if err == nil {
+		n, err = u.ReadWriteCloser.Read(p)
+	}
+	if n > 0 {
+		u.held, err = err, nil
+	}
 	t := u.tunnel
 	t.record.fromUpstream.read(p[:n])
 	if t.record.fromUpstream.closes() {
@@ -132,9 +142,11 @@ func (c *clientSide) Read(p []byte) (n int, err error) {
 
 // Write implements io.Writer.
 func (c *clientSide) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
 	t := c.tunnel
+	t.passing.Lock()
+	n, err := c.Conn.Write(p)
 	t.record.fromUpstream.passed(err)
+	t.passing.Unlock()
 	if t.record.fromUpstream.closes() {
 		t.ended(sideUpstream, nil)
 	}
@@ -182,18 +194,20 @@ func (t *tunnel) ended(side int32, err error) {
 		return
 	}
 	t.end.Do(func() {
-		if side == sideClient {
-			closeBoth(t.record.agent, t.record.provider, t.endOf(err, &t.record.fromClient.frames))
-		} else {
-			closeBoth(t.record.provider, t.record.agent, t.endOf(err, &t.record.fromUpstream.frames))
+		if side == sideUpstream {
+			t.record.close(t.endOf(err))
+			return
 		}
+		t.passing.Lock()
+		defer t.passing.Unlock()
+		t.record.close(nil) // by the client, or by the end of this process, which the context says
 	})
 }
 
-// endOf returns what ended a side whose read or write failed with err: its close frame, if
+// endOf returns what ended the upstream's side, whose read or write failed with err: its close frame, if
 // it sent one. The reason in that is left out.
-func (t *tunnel) endOf(err error, sent *frameReader) error {
-	switch code := sent.closed.Load(); {
+func (t *tunnel) endOf(err error) error {
+	switch code := t.record.fromUpstream.frames.closed.Load(); {
 	case t.ctx.Err() != nil:
 		return context.Cause(t.ctx)
 	case code != 0:

@@ -352,3 +352,34 @@ func TestNoConnection(t *testing.T) {
 		})
 	}
 }
+
+// The headers of a response do not wait for its body, which may come late or break off before its first byte.
+func TestHeadersWithoutBody(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n"
+	read := make(chan struct{})
+	for name, tt := range map[string]struct {
+		serve func(p *peer)
+		end   string
+	}{
+		"late":   {func(p *peer) { p.send(head); <-read }, fin},
+		"closed": {func(p *peer) { p.send(head) }, fin},
+		"reset":  {func(p *peer) { p.send(head); p.reset() }, rst},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := serveRaw(t, func(_ *upstream, p *peer) { p.request(); tt.serve(p) })
+			proxy := start(t, up.url())
+			conn := dial(t, proxy.addr)
+			_, err := io.WriteString(conn, post(proxy.addr, "/v1/chat/completions"))
+			require.NoError(t, err)
+			got := make([]byte, len(head))
+			_, err = io.ReadFull(conn, got)
+			require.NoError(t, err)
+			assert.Contains(t, string(got), "Content-Length: 500\r\n")
+			if name == "late" {
+				close(read)
+			}
+			_, err = conn.Read(got)
+			assert.Equal(t, tt.end, endOf(err))
+		})
+	}
+}

@@ -228,9 +228,9 @@ func TestCanaries(t *testing.T) {
 				}
 			}
 			check(c.raw)
-			step := 1
-			if testing.Short() || race.Enabled || c.made {
-				step = 7
+			step := race.Every(28)
+			if testing.Short() || c.made {
+				step = max(step, 7)
 			}
 			n := 0
 			for i := range lines {
