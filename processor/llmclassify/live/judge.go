@@ -81,10 +81,9 @@ func (t *Trace) PlanSince(id pcommon.SpanID, at pcommon.Timestamp) (classify.Pla
 // judged is a verdict, with the facts for judging the run around it.
 type judged struct {
 	Verdict
-	effects   classify.Effects
-	succeeded classify.Fact // of the runs within it
-	judge     *judge.Judge
-	release   *trace.Release // the judged release
+	ended   trace.Ended
+	judge   *judge.Judge
+	release *trace.Release // the judged release
 	// recorded is the effects of the runs within it, without an unrecorded tool. It is set if a tool ran that was
 	// not recorded, and all requests that may show its call belong to the run or to an open run within it: the plan lists
 	// the call, so that no other effect has to stand for it.
@@ -117,10 +116,10 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	within, past := trace.Inner{}, false
 	for _, inner := range r.inner {
 		j := t.judge(inner, done)
-		effects := j.effects
+		effects := j.ended.Effects
 		past = past || !inner.open() && effects.Requests > 0
 		if !r.open() {
-			within.Succeeded = innerSucceeded(within.Succeeded, &j)
+			within.Ended(j.ended.Well)
 			if !inner.countsFor(r) {
 				effects.Requests, effects.Tools = 0, 0
 			}
@@ -131,7 +130,10 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	if unrecorded {
 		within.Effects = within.Effects.Join(unrecordedTool)
 	}
-	release := &trace.Release{Reason: trace.RunEnded, Final: true, RunID: r.id, Named: r.named, Missing: t.incomplete}
+	release := &trace.Release{Reason: trace.RunEnded, Final: true, RunID: r.id, Named: r.named}
+	if t.incomplete {
+		release.Doubt = trace.Forgotten
+	}
 	if r.named {
 		release.Run = t.runItem(r, &within)
 		release.Members = append(release.Members, trace.Member{Item: release.Run, Out: true})
@@ -142,7 +144,7 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 			outlive = append(outlive, p)
 			continue
 		}
-		release.Members = append(release.Members, trace.Member{Item: &p.item, Out: true, Above: t.above(p)})
+		release.Members = append(release.Members, trace.Member{Item: &p.item, Out: true, Above: p.above})
 	}
 	if len(outlive) > 0 {
 		outlived := effectsOf(outlive, r)
@@ -150,7 +152,7 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	}
 	judge := &judge.Judge{}
 	d := judge.Diagnose(release, within)
-	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, effects: d.Effects, succeeded: within.Succeeded, judge: judge, release: release}
+	j := judged{Verdict: Verdict{ID: r.id, Run: d.Run, Parts: make(map[pcommon.SpanID]*classify.Diagnosis)}, ended: d.Ended(within), judge: judge, release: release}
 	if unrecorded && !past {
 		j.recorded = &recorded
 	}
@@ -163,25 +165,14 @@ func (t *Trace) judge(r *run, done map[*run]judged) judged {
 	return j
 }
 
-// innerSucceeded adds the outcome of an inner run to the joint outcome of the inner runs so far.
-func innerSucceeded(so classify.Fact, j *judged) classify.Fact {
-	succeeded := j.succeeded != classify.No && j.Run != nil && judge.NeedsNoAction(j.Run.Outcome)
-	if so == classify.No || !succeeded {
-		return classify.No
-	}
-	return classify.Yes
-}
-
-// countsFor reports whether the numbers that the run around it announces include its own: both are of one process, which
-// counts the parts that begin under its runs. A run that outlasts the one around it began parts that no number includes.
+// countsFor reports whether the numbers that the run around it announces include its own.
 func (r *run) countsFor(outer *run) bool {
 	if r.span == nil || outer.span == nil {
 		return false
 	}
-	in, out := &r.span.item, &outer.span.item
-	announced := r.open() || in.Known.Facts(noSpan, dialect.Run).Run.AnnouncedRequests.Observed()
-	return announced && (in.Run.IsEmpty() || in.Run == out.ID) && trace.SameService(in, out) &&
-		out.Start <= in.Start && in.End <= out.End+trace.ClockGrain
+	in := trace.PositionOf(&r.span.item)
+	announced := r.open() || r.span.item.Known.Facts(noSpan, dialect.Run).Run.AnnouncedRequests.Observed()
+	return announced && in.CountsFor(&outer.span.item)
 }
 
 // runItem returns the span of a named run for the judge. An open run announces the parts that are here, which are all that

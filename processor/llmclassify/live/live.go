@@ -53,6 +53,7 @@ type Span struct {
 // safe for concurrent use.
 type Trace struct {
 	parts     map[pcommon.SpanID]*part
+	items     map[pcommon.SpanID]*trace.Item      // of the parts
 	order     []*part                             // in the order in which they were first set
 	others    map[pcommon.SpanID]pcommon.SpanID   // the parents of other spans
 	exchanges map[pcommon.SpanID]dialect.Exchange // of HTTP clients, by the span above
@@ -66,6 +67,7 @@ type Trace struct {
 // part is a request, a tool or a run.
 type part struct {
 	item    trace.Item
+	above   pcommon.SpanID // the nearest request or tool above it, empty if none; set by Trace.runs
 	kind    Kind
 	open    bool
 	facts   bool // its attributes are facts, by [Span.Kind]
@@ -76,7 +78,7 @@ type part struct {
 // NewTrace returns a trace without spans.
 func NewTrace() *Trace {
 	return &Trace{
-		parts: make(map[pcommon.SpanID]*part), others: make(map[pcommon.SpanID]pcommon.SpanID),
+		parts: make(map[pcommon.SpanID]*part), items: make(map[pcommon.SpanID]*trace.Item), others: make(map[pcommon.SpanID]pcommon.SpanID),
 		exchanges: make(map[pcommon.SpanID]dialect.Exchange), services: make(map[[16]byte]*origin.Scope),
 		begins: make(map[[16]byte]bool),
 	}
@@ -131,7 +133,7 @@ func (t *Trace) Set(s Span) Kind {
 		return p.kind
 	}
 	t.makeRoom()
-	t.parts[id] = p
+	t.parts[id], t.items[id] = p, &p.item
 	t.order = append(t.order, p)
 	t.bytes += p.size
 	return p.kind
@@ -154,6 +156,7 @@ func (t *Trace) makeRoom() {
 	oldest := max(0, slices.IndexFunc(t.order, func(p *part) bool { return p.kind != KindRun && !p.open }))
 	t.bytes -= t.order[oldest].size
 	delete(t.parts, t.order[oldest].item.ID)
+	delete(t.items, t.order[oldest].item.ID)
 	t.order = slices.Delete(t.order, oldest, oldest+1)
 	t.incomplete = true
 }

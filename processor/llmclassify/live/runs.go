@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 )
 
 // run is one run of the trace, as its spans show it now.
@@ -21,12 +23,9 @@ type run struct {
 	toolsHere *bool
 }
 
-// maxDepth bounds a walk upwards, against cycles. If a chain is longer, its upper end is unknown, and the trace counts as
-// incomplete.
-const maxDepth = 128
-
 // runs finds the runs, in the order in which their first spans were set.
 func (t *Trace) runs() []*run {
+	view := trace.View(t.items, t.others)
 	byID := make(map[pcommon.SpanID]*run)
 	var list []*run
 	get := func(id pcommon.SpanID) *run {
@@ -44,14 +43,18 @@ func (t *Trace) runs() []*run {
 			r.span, r.named = p, true
 			continue
 		}
-		id, named := t.owner(p)
-		r := get(id)
-		r.named = r.named || named
+		place := trace.Locate(view, &p.item)
+		t.incomplete = t.incomplete || place.Endless
+		p.above = place.Above
+		r := get(place.Run)
+		r.named = r.named || place.OfRun()
 		r.members = append(r.members, p)
 	}
 	for _, r := range list {
 		if r.span != nil {
-			r.setOuter(byID[t.outer(r.span)])
+			outer, endless := trace.Around(view, &r.span.item)
+			t.incomplete = t.incomplete || endless
+			r.setOuter(byID[outer])
 		}
 	}
 	return list
@@ -67,86 +70,6 @@ func (r *run) setOuter(outer *run) {
 	if r.outer = outer; outer != nil {
 		outer.inner = append(outer.inner, r)
 	}
-}
-
-// owner returns the run of a request or tool: the run that it names, or the nearest run above it. Otherwise the spans under
-// one parent are one run, which is not named.
-func (t *Trace) owner(p *part) (id pcommon.SpanID, named bool) {
-	if !p.item.Run.IsEmpty() {
-		return p.item.Run, true
-	}
-	top := p
-	for id, n := p.item.Parent, 0; ; n++ {
-		if n == maxDepth {
-			t.incomplete = true
-			break
-		}
-		above, here := t.parts[id]
-		parent, passed := t.others[id]
-		switch {
-		case here && above.kind == KindRun:
-			return id, true
-		case here && !above.item.Run.IsEmpty():
-			return above.item.Run, true
-		case here:
-			top, id = above, above.item.Parent
-			continue
-		case passed:
-			id = parent
-			continue
-		}
-		break
-	}
-	if top.item.Parent.IsEmpty() {
-		return top.item.ID, false
-	}
-	return top.item.Parent, false
-}
-
-// outer returns the run around the run of a span, or the empty id.
-func (t *Trace) outer(span *part) pcommon.SpanID {
-	if named := span.item.Run; !named.IsEmpty() && named != span.item.ID {
-		return named
-	}
-	for id, n := span.item.Parent, 0; !id.IsEmpty(); n++ {
-		if n == maxDepth {
-			t.incomplete = true
-			break
-		}
-		above, here := t.parts[id]
-		parent, passed := t.others[id]
-		switch {
-		case here && above.kind == KindRun:
-			return id
-		case here && !above.item.Run.IsEmpty():
-			return above.item.Run
-		case here:
-			id = above.item.Parent
-		case passed:
-			id = parent
-		default:
-			return pcommon.SpanID{}
-		}
-	}
-	return pcommon.SpanID{}
-}
-
-// above returns the nearest request or tool above a part, or the empty id.
-func (t *Trace) above(p *part) pcommon.SpanID {
-	for id, n := p.item.Parent, 0; n < maxDepth && !id.IsEmpty(); n++ {
-		above, here := t.parts[id]
-		parent, passed := t.others[id]
-		switch {
-		case here && above.kind == KindRun:
-			return pcommon.SpanID{}
-		case here:
-			return id
-		case !passed:
-			return pcommon.SpanID{}
-		}
-		id = parent
-	}
-	return pcommon.SpanID{}
 }
 
 // declaresTools reports whether the run, or a run around it, declares that it records every tool.

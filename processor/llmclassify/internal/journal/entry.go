@@ -1,14 +1,12 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -31,12 +29,12 @@ func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) (piece
 	if err != nil {
 		return nil, fmt.Errorf("marshalling spans for the journal: %w", err)
 	}
-	magic, attributes, err := encodeMetadata(metadata)
+	attributes, err := encodeMetadata(metadata)
 	if err != nil {
 		return nil, fmt.Errorf("marshalling client metadata for the journal: %w", err)
 	}
 	head := make([]byte, sealSize, sealSize+metadataAt+len(attributes)+pieceSize)
-	copy(head, magic)
+	copy(head, entryMagic)
 	head = binary.LittleEndian.AppendUint64(head, uint64(at.UnixNano()))   //nolint:gosec // read back the same way
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(attributes))) //nolint:gosec // headers are limited far below
 	head = append(head, attributes...)
@@ -60,48 +58,30 @@ func joined(pieces [][]byte) []byte {
 	return slices.Concat(pieces[:last+1]...)
 }
 
-// encodeMetadata encodes metadata as JSON. If a value is not UTF-8, all values are base64, with a magic that says so.
-func encodeMetadata(metadata map[string][]string) (magic string, encoded []byte, err error) {
-	switch {
-	case len(metadata) == 0:
-		return entryMagic, nil, nil
-	case isText(metadata):
-		encoded, err = json.Marshal(metadata)
-		return entryMagic, encoded, err
+// encodeMetadata encodes metadata as JSON, the values as base64: they may be no UTF-8.
+func encodeMetadata(metadata map[string][]string) ([]byte, error) {
+	if len(metadata) == 0 {
+		return nil, nil
 	}
-	anyBytes := make(map[string][][]byte, len(metadata))
-	for key, values := range metadata {
-		for _, value := range values {
-			anyBytes[key] = append(anyBytes[key], []byte(value))
+	values := make(map[string][][]byte, len(metadata))
+	for key, list := range metadata {
+		values[key] = nil
+		for _, value := range list {
+			values[key] = append(values[key], []byte(value))
 		}
 	}
-	encoded, err = json.Marshal(anyBytes)
-	return bytesMagic, encoded, err
+	return json.Marshal(values)
 }
 
-// isText reports whether all values are UTF-8, as JSON needs them.
-func isText(metadata map[string][]string) bool {
-	for _, values := range metadata {
-		for _, value := range values {
-			if !utf8.ValidString(value) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func decodeMetadata(magic string, encoded []byte) (metadata map[string][]string, err error) {
-	if magic == entryMagic {
-		return metadata, json.Unmarshal(encoded, &metadata)
-	}
-	var anyBytes map[string][][]byte
-	if err := json.Unmarshal(encoded, &anyBytes); err != nil {
+func decodeMetadata(encoded []byte) (map[string][]string, error) {
+	var values map[string][][]byte
+	if err := json.Unmarshal(encoded, &values); err != nil {
 		return nil, err
 	}
-	metadata = make(map[string][]string, len(anyBytes))
-	for key, values := range anyBytes {
-		for _, value := range values {
+	metadata := make(map[string][]string, len(values))
+	for key, list := range values {
+		metadata[key] = nil
+		for _, value := range list {
 			metadata[key] = append(metadata[key], string(value))
 		}
 	}
@@ -110,11 +90,7 @@ func decodeMetadata(magic string, encoded []byte) (metadata map[string][]string,
 
 // decode reads an entry.
 func decode(value []byte) (*Replayed, error) {
-	magic := entryMagic
-	if bytes.HasPrefix(value, []byte(bytesMagic)) {
-		magic = bytesMagic
-	}
-	content, err := unseal(magic, value)
+	content, err := unseal(entryMagic, value)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +104,7 @@ func decode(value []byte) (*Replayed, error) {
 		return nil, errors.New("metadata is longer than the entry")
 	}
 	if length > 0 {
-		if r.Metadata, err = decodeMetadata(magic, rest[:length]); err != nil {
+		if r.Metadata, err = decodeMetadata(rest[:length]); err != nil {
 			return nil, fmt.Errorf("reading metadata: %w", err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 // are little endian.
 const (
 	entryMagic  = "llmj\x01"
-	bytesMagic  = "llmj\x02" // an entry whose metadata is not text
 	boundsMagic = "llmb\x01"
 	statesMagic = "llms\x01"
 

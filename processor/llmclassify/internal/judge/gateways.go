@@ -56,7 +56,8 @@ func (j *Judge) linkUpstream(release *trace.Release, verdicts []*classify.Diagno
 			return 0
 		}
 	})
-	behind := lowestBehind(members, s, depths, failed, j.requests)
+	behind, cut := lowestBehind(members, s, depths, failed, j.requests)
+	j.run.Partial = j.run.Partial || cut
 	for n, request := range j.requests {
 		if rank := behind[request]; rank != noRank && mayBeGateways(&j.run.Requests[n]) {
 			j.run.Requests[n].Upstream = upstreamOf(verdicts[failed[rank]])

@@ -144,7 +144,7 @@ func (j *Judge) withoutByTime(release *trace.Release) *classify.Diagnosis {
 		}
 	}
 	early := release.Reason == trace.Memory || release.Reason == trace.Shutdown && !release.Settled
-	if len(run.Requests) == 0 && !release.LinksLost && !early {
+	if len(run.Requests) == 0 && !release.Doubt.Has(trace.LinksLost) && !early {
 		return nil
 	}
 	run.Inner = j.verdicts.Effects // the run's effects include all requests
@@ -241,7 +241,7 @@ func (j *Judge) unfinished(release *trace.Release, parts []*classify.Diagnosis) 
 // id, the spans were released early to make room or for a shutdown, or they are beneath a root that did not wait for the
 // rest. A root with no span of its service beneath it is taken for complete, and so is one that only passes a request on.
 func (j *Judge) partial(release *trace.Release) bool {
-	if release.Missing || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
+	if release.Doubt.Has(^trace.Uncounted) || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
 		return true
 	}
 	switch release.Reason {
@@ -254,7 +254,7 @@ func (j *Judge) partial(release *trace.Release) bool {
 		}
 	default:
 		early := release.Reason == trace.Shutdown && !release.Settled
-		if counted(release) || !early && !release.Gaps {
+		if counted(release) || !early && release.Doubt == 0 {
 			return false
 		}
 	}

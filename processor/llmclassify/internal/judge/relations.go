@@ -42,7 +42,7 @@ func (s *relation) own() bool { return !s.apart && !s.duplicate && s.first < 0 &
 func relations(release *trace.Release, s []relation) []relation {
 	members := release.Members
 	names := func(m *trace.Member) bool { return !m.Run.IsEmpty() && m.Run == release.RunID } // others are of runs that yielded
-	find := finder(members)
+	find := trace.Finder(members)
 	s = sized(s, len(members))
 	for i := range members {
 		m := &members[i]
@@ -294,28 +294,19 @@ func setObservedApart(release *trace.Release, s []relation) {
 	rejected := func(m *trace.Member) bool {
 		return m.Known.Facts(m.Span, dialect.Tool).Tool.Outcome == semconv.ToolOutcomeRejected && executed[rejectedTool].during(m.Item)
 	}
-	times := func(key string) *spanTimes {
+	add := func(key string, it *trace.Item) {
 		if executed[key] == nil {
-			executed[key] = &spanTimes{}
+			executed[key] = new(spanTimes)
 		}
-		return executed[key]
+		executed[key].add(it)
 	}
-	// All starts are announced before the first addition.
 	tools := func(visit func(i int, m *trace.Member, id, name string)) { eachTool(members, s, visit) }
-	tools(func(_ int, m *trace.Member, id, name string) {
-		if id == "" && !observed(m) {
-			id = name
-		}
-		if id != "" {
-			times(id).addStart(m.Start)
-		}
-	})
 	tools(func(_ int, m *trace.Member, id, name string) {
 		if id == "" {
 			id = name
 		}
 		if !observed(m) {
-			times(id).add(m.Item)
+			add(id, m.Item)
 		}
 	})
 	// Of several observers of one call, the one nearest to the agent counts.
@@ -334,7 +325,7 @@ func setObservedApart(release *trace.Release, s []relation) {
 		id, name := executedCall(m)
 		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item) || rejected(m)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
-			times(id).add(m.Item) // another run may have observed it, too
+			add(id, m.Item) // another run may have observed it, too
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -16,6 +15,9 @@ import (
 
 // maxDepth bounds a walk up the requests and tools above one: parents may form a circle.
 const maxDepth = 128
+
+// maxDuring bounds the spans whose times are compared with the time of one.
+const maxDuring = 256
 
 // noRank is more than any rank.
 const noRank = math.MaxInt32
@@ -53,8 +55,8 @@ func depthsOf(s []relation) []int32 {
 
 // lowestBehind returns, for each member that is a request, the rank of the lowest failure behind it: a failure beneath it,
 // and for requests in during, which are ordered by start, also a failure of another service within its time. The list
-// failed has the failures, the lowest ones first.
-func lowestBehind(members []trace.Member, s []relation, depths []int32, failed, during []int) []int32 {
+// failed has the failures, the lowest ones first. Cut: there were too many to compare them all.
+func lowestBehind(members []trace.Member, s []relation, depths []int32, failed, during []int) (behind []int32, cut bool) {
 	behind, own := make([]int32, len(members)), make([]int32, len(members))
 	order := make([]int, len(members))
 	for i := range members {
@@ -70,111 +72,54 @@ func lowestBehind(members []trace.Member, s []relation, depths []int32, failed, 
 		}
 	}
 	byStart := slices.Clone(failed)
-	slices.SortFunc(byStart, func(a, b int) int { return cmp.Compare(members[b].Start, members[a].Start) })
-	lowest := newLowestByEnd(members, failed)
-	for _, request := range slices.Backward(during) {
+	slices.SortFunc(byStart, func(a, b int) int { return compareStarts(&members[a], &members[b]) })
+	for _, request := range during {
 		r := &members[request]
-		for len(byStart) > 0 && r.Start <= members[byStart[0]].Start+trace.MaxSkew {
-			lowest.add(members[byStart[0]].Item, own[byStart[0]])
-			byStart = byStart[1:]
+		from := r.Start - min(r.Start, trace.MaxSkew)
+		at, _ := slices.BinarySearchFunc(byStart, from, func(i int, from pcommon.Timestamp) int { return cmp.Compare(members[i].Start, from) })
+		for n, i := range byStart[at:] {
+			m := &members[i]
+			if m.Start > r.End+trace.MaxSkew {
+				break
+			}
+			if n == maxDuring {
+				cut = true
+				break
+			}
+			if m.End <= r.End+trace.MaxSkew && !trace.SameService(m.Item, r.Item) {
+				behind[request] = min(behind[request], own[i])
+			}
 		}
-		behind[request] = min(behind[request], lowest.until(r.End+trace.MaxSkew, trace.ServiceOf(r.Item)))
 	}
 	for i := range members {
 		if members[i].Role != trace.Request {
 			behind[i] = noRank
 		}
 	}
-	return behind
+	return behind, cut
 }
 
-// lowestByEnd finds the lowest rank among spans that ended by some time and are not of some service. It is a Fenwick tree
-// over their ends.
-type lowestByEnd struct {
-	ends []pcommon.Timestamp // sorted
-	tree []lowestTwo
-}
-
-// lowestTwo are the lowest ranks of two services.
-type lowestTwo struct {
-	first, second int32
-	service       trace.Service // of the first one
-}
-
-func newLowestByEnd(members []trace.Member, spans []int) *lowestByEnd {
-	l := &lowestByEnd{tree: make([]lowestTwo, len(spans)+1)}
-	for _, i := range spans {
-		l.ends = append(l.ends, members[i].End)
-	}
-	slices.Sort(l.ends)
-	for i := range l.tree {
-		l.tree[i] = lowestTwo{first: noRank, second: noRank}
-	}
-	return l
-}
-
-func (l *lowestByEnd) add(it *trace.Item, rank int32) {
-	service := trace.ServiceOf(it)
-	at, _ := slices.BinarySearch(l.ends, it.End)
-	for at++; at < len(l.tree); at += at & -at {
-		switch t := &l.tree[at]; {
-		case service == t.service && t.first != noRank:
-			t.first = min(t.first, rank)
-		case rank < t.first:
-			t.first, t.second, t.service = rank, t.first, service
-		default:
-			t.second = min(t.second, rank)
-		}
-	}
-}
-
-// until returns the lowest rank of the spans that ended by then, except the spans of one service; noRank if there are none.
-func (l *lowestByEnd) until(end pcommon.Timestamp, not trace.Service) int32 {
-	rank := int32(noRank)
-	for at := sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > end }); at > 0; at -= at & -at {
-		if t := &l.tree[at]; t.service != not {
-			rank = min(rank, t.first)
-		} else {
-			rank = min(rank, t.second)
-		}
-	}
-	return rank
-}
-
-// spanTimes finds out whether one of several spans was within some time. It is a Fenwick tree over their starts, with the
-// earliest end among the spans that started last.
-type spanTimes struct {
-	starts []pcommon.Timestamp // of all spans that may be added; sorted
-	tree   []pcommon.Timestamp
-}
-
-// addStart announces a span.
-func (s *spanTimes) addStart(start pcommon.Timestamp) { s.starts = append(s.starts, start) }
+// spanTimes are spans, by their start.
+type spanTimes []*trace.Item
 
 func (s *spanTimes) add(it *trace.Item) {
-	if s.tree == nil {
-		slices.Sort(s.starts)
-		s.tree = make([]pcommon.Timestamp, len(s.starts)+1)
-		for i := range s.tree {
-			s.tree[i] = math.MaxUint64
-		}
-	}
-	before, _ := slices.BinarySearch(s.starts, it.Start)
-	for at := len(s.starts) - before; at < len(s.tree); at += at & -at {
-		s.tree[at] = min(s.tree[at], it.End)
-	}
+	*s = slices.Insert(*s, s.from(it.Start+1), it)
 }
 
-// during reports whether one of the spans was within the time of it, as far as their clocks agree. A nil s has none.
+// from returns the index of the first span that started at this time or later.
+func (s *spanTimes) from(start pcommon.Timestamp) int {
+	at, _ := slices.BinarySearchFunc(*s, start, func(it *trace.Item, start pcommon.Timestamp) int { return cmp.Compare(it.Start, start) })
+	return at
+}
+
+// during reports whether one of the spans was within the time of it, as far as their clocks agree. Of many it tests
+// maxDuring. A nil s has none.
 func (s *spanTimes) during(it *trace.Item) bool {
-	if s == nil || s.tree == nil {
+	if s == nil {
 		return false
 	}
-	before := sort.Search(len(s.starts), func(i int) bool { return it.Start <= s.starts[i]+trace.MaxSkew })
-	for at := len(s.starts) - before; at > 0; at -= at & -at {
-		if s.tree[at] <= it.End+trace.MaxSkew {
-			return true
-		}
-	}
-	return false
+	list := (*s)[s.from(it.Start-min(it.Start, trace.MaxSkew)):]
+	return slices.ContainsFunc(list[:min(len(list), maxDuring)], func(o *trace.Item) bool {
+		return o.End <= it.End+trace.MaxSkew
+	})
 }

@@ -755,7 +755,7 @@ func TestOrder(t *testing.T) {
 // tinyLimits are limits of one or a few.
 func tinyLimits(g *rand.Rand) trace.Limits {
 	few := func() int { return 1 + g.IntN(3) }
-	return trace.Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Context: few(), Kept: few()}
+	return trace.Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Kept: few()}
 }
 
 // TestOrderInParts is TestOrder where the work for each trace is done in small parts, and

@@ -14,7 +14,7 @@ import (
 func (r *Releaser) judgeAndStamp(release *trace.Release, trigger semconv.Trigger) judge.Diagnoses {
 	now, j, history, setStatus := r.clock.Now(), &r.Judge, r.Buffer.History(), r.markStatus
 	within := history.Within(release)
-	history.SetGaps(now, release)
+	history.SetDoubt(now, release)
 	d := j.Diagnose(release, within)
 	ended := release.Run != nil && (d.Run != nil || d.Unclaimed)
 	if ended {

@@ -49,9 +49,9 @@ func New(now time.Time, cfg Config) *Buffer {
 		epoch:     now,
 		linksLost: -1,
 		traces:    make(map[pcommon.TraceID]*Trace),
-		judged:    newJudged(now, cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
+		judged:    newJudged(now, cfg.Lifetime.Period, 2*cfg.MaxHold, cfg.MaxFactBytes),
 	}
-	b.history = newHistory(cfg.RunTimeout, cfg.MaxFactBytes/16, b.judged, cfg.Lifetime)
+	b.history = newHistory(cfg.Lifetime.Period, cfg.MaxFactBytes/16, b.judged, cfg.Lifetime)
 	return b
 }
 
@@ -139,9 +139,8 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 		t.items = slices.Grow(t.items, len(a.Items))
 	}
 	var late []pcommon.SpanID
-	judged := b.judgedOnce(a.Trace)
 	for _, it := range a.Items {
-		if judged(it) {
+		if b.isLate(a.Trace, it) {
 			late = append(late, it.ID)
 			releases = append(releases, b.releaseLate(a.Trace, it))
 			continue
@@ -150,7 +149,9 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 			t = b.begin(now, a.Trace)
 			t.items = make([]*Item, 0, len(a.Items))
 		}
-		t.replayed = t.replayed || b.replaying
+		if b.replaying {
+			t.doubt |= LinksLost
+		}
 		t.add(it, at, settled)
 		b.held++
 		b.bytes += int(it.Size)
@@ -166,9 +167,13 @@ func (b *Buffer) arrive(now time.Time, a Arrival, releases []Release) []Release 
 // begin makes a trace without buffered spans.
 func (b *Buffer) begin(now time.Time, id pcommon.TraceID) *Trace {
 	t := newTrace(id, b.age(now))
-	t.judged, t.missing = b.judged.hasRuns(id), b.judged.Forgotten(id)
+	t.judged = b.judged.hasRuns(id)
+	if b.judged.Forgotten(id) {
+		t.doubt |= Forgotten
+	}
 	if b.judged.isRefused(id) {
 		t.patient = b.age(now.Add(b.cfg.MaxHold))
+		t.doubt |= Refused
 	}
 	b.history.enter(t)
 	b.traces[id] = t
@@ -193,22 +198,6 @@ func (b *Buffer) releaseLate(trace pcommon.TraceID, it *Item) Release {
 	release := lateRelease(trace, it, true)
 	release.Beneath = b.isBeneath(trace, it)
 	return release
-}
-
-// judgedOnce returns isLate for the items of a trace. It asks once for successive items of one run.
-func (b *Buffer) judgedOnce(trace pcommon.TraceID) func(*Item) bool {
-	var last pcommon.SpanID
-	var late bool
-	return func(it *Item) bool {
-		owner := it.owner()
-		if owner.IsEmpty() || it.Yields {
-			return b.isLate(trace, it)
-		}
-		if owner != last {
-			last, late = owner, b.isLate(trace, it)
-		}
-		return late
-	}
 }
 
 // isLate reports whether the run of an item was judged. A run that yields is also late if the run around it was judged.

@@ -403,7 +403,7 @@ func tiny(seed uint64, r *rand.Rand) Limits {
 		return Limits{}
 	}
 	few := func() int { return 1 + r.IntN(3) }
-	return Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Context: few(), Kept: few()}
+	return Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Kept: few()}
 }
 
 // Whatever comes in whatever order, every span is released once, nothing is held

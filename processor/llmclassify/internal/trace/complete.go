@@ -73,11 +73,8 @@ func (b *Buffer) yields(t *Trace, r *run) bool {
 		return false
 	}
 	place := b.locate(t, r.span)
-	if place.Open {
-		joined := b.joinResponses(t)
-		if b.joinRun(t, r.id) || joined {
-			place = b.locate(t, r.span)
-		}
+	if place.Open && b.joinResponses(t) {
+		place = b.locate(t, r.span)
 	}
 	if place.Open && r.awaits != place.Unseen {
 		if t.awaited == nil {

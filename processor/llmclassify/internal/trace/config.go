@@ -57,10 +57,8 @@ type Limits struct {
 
 	// The remaining limits keep a run that is released early again and again from being judged as a whole each time.
 
-	// Early bounds the spans of one early release.
+	// Early bounds the items of one early release. A larger run is released in such parts.
 	Early int
-	// Context bounds the other items of their run that are judged with them: the items that arrived just before and after.
-	Context int
 	// Kept bounds the items of a run whose facts stay after an early release. Beyond that the oldest are forgotten.
 	Kept int
 }
@@ -69,7 +67,6 @@ func (l *Limits) setDefaults() {
 	l.Sweep = cmp.Or(l.Sweep, 16384)
 	l.Within = cmp.Or(l.Within, 1<<16)
 	l.FreeWork = cmp.Or(l.FreeWork, 128)
-	l.Early = cmp.Or(l.Early, 4096)
-	l.Context = cmp.Or(l.Context, 512)
+	l.Early = cmp.Or(l.Early, 1024)
 	l.Kept = cmp.Or(l.Kept, 4096)
 }

@@ -8,15 +8,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// maxForeign bounds the items of other runs that are evidence for one run. Four times as many are tested for that.
-const maxForeign = 128
+// maxForeign bounds the items of other runs that are evidence for one run, and maxLooked the ones that are tested for that.
+const (
+	maxForeign = 128
+	maxLooked  = 16 * maxForeign
+)
 
-// foreignRequests are the requests of a trace, by their start. The zero value is not filled yet.
-type foreignRequests struct {
-	byStart []foreignRequest
-	beneath map[pcommon.SpanID][]int // indices in byStart, by the request or tool above
-	one     bool                     // all are of one service
-}
+// foreignRequests are the requests of a trace with the request or tool above each, by their start.
+type foreignRequests []foreignRequest
 
 type foreignRequest struct {
 	*Item
@@ -24,103 +23,71 @@ type foreignRequest struct {
 	above pcommon.SpanID
 }
 
-func (f *foreignRequests) fill(groups []*group, same func(a, b *Item) bool) {
-	f.beneath = make(map[pcommon.SpanID][]int)
+// foreignOf returns the requests of groups. It returns none for a single group.
+func foreignOf(groups []*group) (list foreignRequests) {
+	if len(groups) < 2 {
+		return nil
+	}
 	for _, g := range groups {
 		for i, it := range g.items {
 			if it.Role == Request && !it.Gone() {
-				f.byStart = append(f.byStart, foreignRequest{it, g, g.above[i]})
+				list = append(list, foreignRequest{it, g, g.above[i]})
 			}
 		}
 	}
-	slices.SortFunc(f.byStart, func(a, b foreignRequest) int {
+	slices.SortFunc(list, func(a, b foreignRequest) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), bytes.Compare(a.ID[:], b.ID[:]))
 	})
-	f.one = true
-	for i, r := range f.byStart {
-		f.one = f.one && same(f.byStart[0].Item, r.Item)
-		if !r.above.IsEmpty() {
-			f.beneath[r.above] = append(f.beneath[r.above], i)
-		}
-	}
+	return list
 }
 
-// addForeign adds requests of other groups to g as evidence for its Unexplained and Upstream items: requests beneath one of
-// these, and requests of other services at their time, in the order of their start. If there are more than the bound, g
+// addForeign adds requests of other groups to g as evidence for its Unexplained and Upstream items: requests at their time
+// that are beneath one of these, or of another service, in the order of their start. If there are more than the bound, g
 // lacks parts.
-func (b *Buffer) addForeign(g *group, groups []*group, requests *foreignRequests) {
-	if len(groups) < 2 {
+func (b *Buffer) addForeign(g *group, requests foreignRequests) {
+	if len(requests) == 0 {
 		return
 	}
-	if requests.beneath == nil {
-		requests.fill(groups, SameService)
-	}
-	var taken []int
-	take := func(i int) {
-		switch r := &requests.byStart[i]; {
-		case r.of == g || r.Gone():
-		case len(taken) < maxForeign:
-			taken = append(taken, i)
-		default:
-			g.cut = true
-		}
-	}
-	from, to, one := g.toExplain(func(it *Item) {
-		for _, i := range requests.beneath[it.ID] {
-			if take(i); g.cut {
-				break
-			}
-		}
-	})
-	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, MaxSkew), func(r foreignRequest, at pcommon.Timestamp) int {
+	ids, from, to, one := g.toExplain()
+	explains := ids.lookup()
+	at, _ := slices.BinarySearchFunc(requests, from-min(from, MaxSkew), func(r foreignRequest, at pcommon.Timestamp) int {
 		return cmp.Compare(r.Start, at)
 	})
-	slices.Sort(taken)
-	beneath, looked := taken, 0
-	for i := begin; !requests.one && !g.cut && i < len(requests.byStart); i++ {
-		r := &requests.byStart[i]
-		if r.Start > to+MaxSkew {
+	looked := 0
+	for i := at; i < len(requests) && requests[i].Start <= to+MaxSkew; i++ {
+		looked++
+		r := &requests[i]
+		another := r.End <= to+MaxSkew && (one == nil || !SameService(one, r.Item))
+		foreign := r.of != g && !r.Gone() && (another || explains(r.above))
+		if looked == maxLooked || foreign && len(g.others) == maxForeign {
+			g.doubt |= TooMany
 			break
 		}
-		if looked++; looked > 4*maxForeign {
-			g.cut = true
-			break
-		}
-		if r.End > to+MaxSkew || one != nil && SameService(one, r.Item) {
+		if !foreign {
 			continue
 		}
-		if _, found := slices.BinarySearch(beneath, i); !found {
-			take(i)
-		}
-	}
-	slices.Sort(taken)
-	for _, i := range taken {
-		r := &requests.byStart[i]
 		b.read(r.Item) // it may be released before g is
 		g.others = append(g.others, Member{Item: r.Item, Above: r.above, Foreign: true})
 	}
-	b.work += looked/4 + len(taken)
+	b.work += looked/4 + len(g.others)
 }
 
-// toExplain visits the Unexplained and Upstream items. It returns their time, and one of them; nil if they are of several
-// services.
-func (g *group) toExplain(visit func(*Item)) (from, to pcommon.Timestamp, one *Item) {
-	several := false
+// toExplain returns the Unexplained and Upstream items, their time, and one of them; nil if they are of several services.
+func (g *group) toExplain() (ids runSet, from, to pcommon.Timestamp, one *Item) {
 	for _, it := range g.items {
 		if it.Gone() || !it.Unexplained && !it.Upstream {
 			continue
 		}
-		visit(it)
-		if one == nil && !several {
+		if ids = append(ids, it.ID); len(ids) == 1 {
 			one, from, to = it, it.Start, it.End
 			continue
 		}
 		from, to = min(from, it.Start), max(to, it.End)
 		if one != nil && !SameService(one, it) {
-			one, several = nil, true
+			one = nil
 		}
 	}
-	return from, to, one
+	return ids, from, to, one
 }
 
 // waitsForEvidence reports whether a complete run waits for spans that explain its failure: for Config.Settle, from now or

@@ -25,10 +25,8 @@ type group struct {
 
 	unexplained bool
 	upstream    bool
-	gaps        bool     // runs within it may be open, see setGaps
-	lacks       bool     // buffered parts of other runs may be its own
+	doubt       Doubt
 	others      []Member // evidence of other groups, if unexplained or upstream
-	cut         bool     // there is more evidence than others has
 }
 
 // isRun reports whether the items belong to a run, and are not just spans under one parent: the run's span is buffered, or
@@ -88,15 +86,13 @@ func (b *Buffer) group(t *Trace, due func(*Item, Place) bool) []*group {
 		return nil
 	}
 	b.work += len(t.items)
-	t.still, t.unplaced = true, false
-	defer func() { t.still, t.memo = false, nil }()
 	for _, it := range t.items {
 		if it.Gone() {
 			continue
 		}
 		place := b.locate(t, it)
 		it.ByTime = place.ByTime
-		t.unplaced = t.unplaced || place.Untested
+		t.tooMany = t.tooMany || place.Untested
 		if place.Endless {
 			b.forgot(t)
 		}

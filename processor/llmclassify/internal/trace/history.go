@@ -51,6 +51,8 @@ type past struct {
 	lost  pcommon.Timestamp // runs that began until then may be missing; 0: none
 	loose bool              // a run of the trace may be within another one
 	round int               // counts the searches for runs within another run
+	// from and to are the first start and the last end of the released runs that do not yield.
+	from, to pcommon.Timestamp
 }
 
 // pastRun is a run that was judged, or a part that was placed by time in a judged run and may belong to another one.
@@ -87,9 +89,7 @@ func newHistory(period time.Duration, bytes int, judged *Judged, l *Lifetime) *H
 	h.open, h.closed = cache(), cache()
 	h.SetLimit(bytes)
 	h.open.Forgot = func(id pcommon.TraceID, p *past) {
-		if h.now.Sub(p.last) >= period {
-			judged.ForgotOld(id)
-		} else {
+		if h.now.Sub(p.last) < period { // an older one may lack only runs that last longer, see Lifetime.outlives
 			judged.Forgot(id)
 		}
 	}
@@ -144,11 +144,11 @@ func (h *History) leave(now time.Time, t *Trace) {
 	p := t.past
 	t.past = nil
 	h.live -= p.size()
-	if p == nil || len(p.runs) == 0 && p.lost == 0 {
+	if p == nil || len(p.runs) == 0 && p.lost == 0 && p.to == 0 {
 		return
 	}
 	p.spans = slices.Grow(p.spans, min(t.links.size(), maxPastSpans-len(p.spans)))
-	for id, parent := range t.Links() {
+	for id, parent := range t.links.passed {
 		p.link(id, parent, false)
 	}
 	h.put(now, t.id, p)
@@ -209,6 +209,11 @@ func (p *past) size() int {
 // forgot reports whether a forgotten run may be within a run of the trace that began at this time.
 func (p *past) forgot(began pcommon.Timestamp) bool {
 	return p.lost > 0 && began-min(began, forgottenSkew) <= p.lost
+}
+
+// ran reports whether a released run ran at this time, as far as clocks agree.
+func (p *past) ran(at pcommon.Timestamp) bool {
+	return p != nil && p.to > 0 && p.from <= at+MaxSkew && at <= p.to+MaxSkew
 }
 
 // Ended is the outcome of a run.

@@ -185,7 +185,7 @@ func TestRunsAreWithinByTheirTimes(t *testing.T) {
 			assert.Empty(t, add(b, t0, []arrival{at(arrive(1, Run, 0).loose(3).announces(0, 0), 19, 22)}), "run 20 is within it")
 			releases := add(b, t0, []arrival{at(arrive(2, Run, 0).announces(0, 0), 1000, 1001)})
 			require.Equal(t, []byte{2}, ids(releases))
-			assert.Equal(t, limit == 90, releases[0].Missing)
+			assert.Equal(t, limit == 90, releases[0].Doubt.Has(TooMany))
 		})
 	}
 }

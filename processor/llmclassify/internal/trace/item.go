@@ -118,7 +118,7 @@ func (it *Item) Held() bool { return it.state == stateHeld }
 // LinksLost reports whether links above the item may be missing: there was no room for them, or an earlier process received
 // them.
 func (it *Item) LinksLost() bool {
-	return it.trace != nil && (it.trace.linksLost || it.trace.replayed)
+	return it.trace != nil && it.trace.doubt.Has(LinksLost)
 }
 
 // Gone reports whether neither the span nor its facts are buffered any more.
@@ -143,6 +143,9 @@ type Place struct {
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
 	Above pcommon.SpanID
 }
+
+// OfRun reports whether the span names a run, or one is above it.
+func (p *Place) OfRun() bool { return p.Known || p.Open && p.Unseen.IsEmpty() }
 
 // Member is one span of a [Release].
 type Member struct {
@@ -182,15 +185,9 @@ type Release struct {
 	// Parts are the runs among the members that yielded, and the spans that represented some members before their session
 	// joined them.
 	Parts []pcommon.SpanID
-	// Missing: parts of the run, or of another run of its trace, were forgotten, or are too many to be members.
-	Missing bool
+	Doubt Doubt
 	// Settled: the run does not announce its tools, and waited for Config.Settle.
 	Settled bool
-	// LinksLost: chains of parents in the trace break off as there was no room for links.
-	LinksLost bool
-	// Gaps: parts of the run may be missing, or may have been released with another run. That does not matter if as many
-	// parts are members as the run announced.
-	Gaps bool
 
 	waits bool // its trace does not leave before it is judged, see [Buffer.Done]
 }

@@ -18,33 +18,42 @@ const MaxSkew = pcommon.Timestamp(time.Second)
 // joinResponses adds the missing links between requests with the same response: a gateway's request is beneath the request
 // that the gateway served. It reports whether it added any.
 func (b *Buffer) joinResponses(t *Trace) (added bool) {
-	for ; t.joined < len(t.items); t.joined++ {
-		it := t.items[t.joined]
+	if t.joined {
+		return false
+	}
+	t.joined = true
+	b.work += len(t.items) / stepsPerWork
+	var longest map[uint64]*Item // by response
+	for _, it := range t.items {
 		if it.Response == 0 || it.Role != Request || it.Gone() {
 			continue
 		}
-		outer, known := t.responses[it.Response]
-		switch {
-		case !known:
-			if t.responses == nil {
-				t.responses = make(map[uint64]*Item)
-			}
-			t.responses[it.Response] = it
-		case contains(it, outer):
-			t.responses[it.Response] = it
-			added = b.joinResponse(t, outer, it) || added
-		case contains(outer, it):
+		if longest == nil {
+			longest = make(map[uint64]*Item)
+		}
+		if outer := longest[it.Response]; outer == nil || lastedLonger(it, outer) {
+			longest[it.Response] = it
+		}
+	}
+	if longest == nil {
+		return false
+	}
+	for _, it := range t.items {
+		if outer := longest[it.Response]; outer != nil && it.Role == Request && !it.Gone() && contains(outer, it) {
 			added = b.joinResponse(t, it, outer) || added
 		}
 	}
 	return added
 }
 
-// contains reports whether one request took place within the time of another one, as far as their clocks agree. Of two
-// requests with the same duration exactly one is the outer one, whichever arrived first.
+// contains reports whether one request took place within the time of another one, as far as their clocks agree.
 func contains(outer, inner *Item) bool {
-	longer := cmp.Or(cmp.Compare(outer.End-outer.Start, inner.End-inner.Start), bytes.Compare(inner.ID[:], outer.ID[:]))
-	return longer > 0 && outer.Start <= inner.Start+MaxSkew && inner.End <= outer.End+MaxSkew
+	return lastedLonger(outer, inner) && outer.Start <= inner.Start+MaxSkew && inner.End <= outer.End+MaxSkew
+}
+
+// lastedLonger reports whether a request lasted longer than another one. Of two with the same duration, exactly one did.
+func lastedLonger(a, b *Item) bool {
+	return cmp.Or(cmp.Compare(a.End-a.Start, b.End-b.Start), bytes.Compare(b.ID[:], a.ID[:])) > 0
 }
 
 // joinResponse links the parent of one request, and the parent of the run that this request names, to a request of another
@@ -63,13 +72,7 @@ func (b *Buffer) joinResponse(t *Trace, inner, outer *Item) (linked bool) {
 	if run := t.Item(inner.Run); run != nil {
 		return (run.Yields || inner.Parent == run.ID) && b.joinParent(t, run.Parent, outer) || linked
 	}
-	if pair, ok := t.unjoined[inner.Run]; !ok || outer.Start < pair[1].Start {
-		if t.unjoined == nil {
-			t.unjoined = make(map[pcommon.SpanID][2]*Item)
-		}
-		t.unjoined[inner.Run] = [2]*Item{inner, outer}
-	}
-	return linked
+	return linked // until its run arrives
 }
 
 // joinParent links a missing parent to a request. Of several requests, the one that began first counts. It reports whether
@@ -79,30 +82,24 @@ func (b *Buffer) joinParent(t *Trace, parent pcommon.SpanID, to *Item) bool {
 		return false
 	}
 	if at, ok := t.links.parent(parent); ok {
-		_, passed := t.links.passed(parent)
+		_, passed := t.links.passed[parent]
 		if other := t.Item(at); passed || other == nil || other.Start <= to.Start {
 			return false
 		}
 		t.links.joined[parent] = to.ID
+		t.changedPlaces()
 		return true
 	}
 	if b.linkRoom(t) == 0 {
 		return false
 	}
+	t.changedPlaces()
 	if t.links.joined == nil {
 		t.links.joined = make(map[pcommon.SpanID]pcommon.SpanID)
 	}
 	t.links.joined[parent] = to.ID
 	b.factBytes += linkSize
 	return true
-}
-
-// joinRun links the missing parent of a run to the outer request that joinResponse found for one of the run's requests
-// before the run span arrived. It reports whether it did.
-func (b *Buffer) joinRun(t *Trace, run pcommon.SpanID) bool {
-	pair, ok := t.unjoined[run]
-	delete(t.unjoined, run)
-	return ok && b.joinResponse(t, pair[0], pair[1])
 }
 
 // joinSessions joins groups that belong to no run and whose spans name one session, if each group began after the one

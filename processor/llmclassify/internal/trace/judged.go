@@ -5,15 +5,11 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
 const (
 	// judgedSize is the memory of one entry of a [memory], with its share of the free slots, in bytes.
-	judgedSize = 16
-	// spanCost is the memory of a span in a [spanMemory], in bytes.
-	spanCost = 6
+	judgedSize = 22
 	// minJudged is how many entries there is always room for.
 	minJudged = 1024
 )
@@ -24,13 +20,9 @@ const (
 type Judged struct {
 	seed  maphash.Seed
 	runs  memory
-	old   memory // of traces, see ForgotOld
-	spans spanMemory
-	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
-	now   time.Time                           // the last time that is known
-	lost  time.Time                           // see Lost
-	// lostOld is when marks of old were last forgotten to make room; zero if they never were.
-	lostOld time.Time
+	spans memory
+	now   time.Time // the last time that is known
+	lost  time.Time // see Lost
 }
 
 // newJudged remembers runs and spans for these periods, in at most an eighth of bytes in all.
@@ -39,9 +31,7 @@ func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 		now:   now,
 		seed:  maphash.MakeSeed(),
 		runs:  newMemory(now, runs, 0),
-		old:   newMemory(now, max(OldKept, 2*runs), 0),
-		spans: newSpanMemory(now, spans, 0),
-		times: generations.NewCache[uint64, runTime](spans, 0),
+		spans: newMemory(now, spans, 0),
 	}
 	j.setLimits(bytes, minJudged)
 	return j
@@ -53,16 +43,14 @@ func (j *Judged) SetLimit(bytes int) {
 }
 
 func (j *Judged) setLimits(bytes, least int) {
-	fifth := bytes / 8 / 5 // two memories of two generations, and the times of both
-	j.old.limit = max(fifth/4/judgedSize, least)
-	j.runs.limit = max(fifth/judgedSize-j.old.limit, least)
-	j.spans.limit = max(fifth/spanCost, least)
-	j.times.SetLimit(max(fifth/2/runTimeSize, least))
+	all := bytes / 8 / judgedSize / 2 // of two generations
+	j.runs.limit = max(all/4, least)
+	j.spans.limit = max(all-j.runs.limit, least)
 }
 
 // Size is the estimated memory in bytes.
 func (j *Judged) Size() int {
-	return judgedSize*(j.runs.Now.n+j.runs.Previous.n+j.old.Now.n+j.old.Previous.n) + spanCost*(j.spans.Now.n+j.spans.Previous.n) + runTimeSize*j.times.Len()
+	return judgedSize * (j.runs.Now.n + j.runs.Previous.n + j.spans.Now.n + j.spans.Previous.n)
 }
 
 func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
@@ -76,9 +64,7 @@ func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 func (j *Judged) Rotate(now time.Time) {
 	j.now = now
 	j.runs.Rotate(now)
-	j.old.Rotate(now)
 	j.spans.Rotate(now)
-	j.times.Rotate(now)
 }
 
 func (j *Judged) add(key uint64) { j.lose(j.runs.add(key)) }
@@ -98,18 +84,6 @@ func (j *Judged) Lost() time.Time {
 	return j.lost
 }
 
-// remember remembers n spans of a trace that belong to judged runs, or are links between such spans.
-func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon.SpanID) {
-	if n == 0 {
-		return
-	}
-	hash := spanHash{trace: j.traceKey(trace)}
-	for i := range n {
-		hash.span = j.key(trace, span(i))
-		j.spans.add(hash)
-	}
-}
-
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
 // hasRuns reports whether a run of the trace was judged. A span that represented a run because none was found for too long does
@@ -123,30 +97,7 @@ const forgottenMark = 0x9e3779b97f4a7c15
 
 // Forgot remembers a trace with forgotten facts: its runs did more than the buffered spans, and the spans to come, show.
 func (j *Judged) Forgot(trace pcommon.TraceID) {
-	key := j.traceKey(trace) ^ forgottenMark
-	j.mark(key)
-	j.addOld(key ^ forgottenMark)
-}
-
-// OldKept is how long a forgotten trace is remembered at least, see [Judged.ForgotOld].
-const OldKept = 24 * time.Hour
-
-// ForgotOld remembers a trace with judged runs that were forgotten for their age: a run that lasts as long may have been
-// around one of them.
-func (j *Judged) ForgotOld(trace pcommon.TraceID) {
-	j.addOld(j.traceKey(trace))
-}
-
-func (j *Judged) addOld(traceKey uint64) {
-	if j.old.mark(traceKey) {
-		j.lostOld = j.now
-	}
-}
-
-// ForgottenOld reports whether runs of a trace were forgotten for their age, or other facts of the trace since this time,
-// or may have been: a forgotten trace is remembered for OldKept.
-func (j *Judged) ForgottenOld(trace pcommon.TraceID, since time.Time) bool {
-	return j.lostOld.After(since) || !j.old.empty() && j.old.contains(j.traceKey(trace))
+	j.mark(j.traceKey(trace) ^ forgottenMark)
 }
 
 // Forgotten reports whether facts of a trace were forgotten, see [Judged.Forgot].
@@ -181,30 +132,9 @@ func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) {
 	}
 }
 
-// Ran remembers when a judged run of a trace ran.
-func (j *Judged) Ran(now time.Time, trace pcommon.TraceID, from, to pcommon.Timestamp) {
-	key := j.traceKey(trace)
-	if before, ok := j.times.Get(now, key); ok {
-		from, to = min(from, before.from), max(to, before.to)
-	}
-	j.times.Put(now, key, runTime{from, to})
-}
-
-// ran reports whether a judged run of a trace ran at this time, as far as clocks agree.
-func (j *Judged) ran(now time.Time, trace pcommon.TraceID, at pcommon.Timestamp) bool {
-	t, ok := j.times.Get(now, j.traceKey(trace))
-	return ok && t.from <= at+MaxSkew && at <= t.to+MaxSkew
-}
-
-// runTime is when the runs of a trace ran: from the first start to the last end.
-type runTime struct{ from, to pcommon.Timestamp }
-
-// runTimeSize is the memory of a runTime in bytes, with its share of the map.
-const runTimeSize = 64
-
-// span remembers a span of a judged run.
+// span remembers a span of a judged run, or a link between such spans.
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
-	j.spans.add(spanHash{j.key(trace, span), j.traceKey(trace)})
+	j.spans.add(j.key(trace, span))
 }
 
 // judgedRun reports whether a run was judged: the one with this id, or the one that this span represented.
@@ -225,6 +155,6 @@ func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) b
 		return j.runs.contains(j.key(trace, id))
 	default:
 		key := j.key(trace, parent)
-		return j.runs.contains(key) || j.spans.contains(spanHash{key, j.traceKey(trace)})
+		return j.runs.contains(key) || j.spans.contains(key)
 	}
 }

@@ -39,32 +39,9 @@ func JudgingOrder(releases []Release) []int {
 	return order
 }
 
-// nest is the place of a release among the runs of its trace that are released together.
-type nest struct {
-	around int               // the release of the nearest run around it, -1 if none is among them
-	loose  bool              // it may be within an unknown run
-	depth  int               // number of runs around it
-	lasts  pcommon.Timestamp // the duration of the run, or of the longest run within it
-	seen   bool
-}
-
 // innermostFirst sorts the releases of a trace: first the releases without a run, then the runs, shorter ones first, but
 // none before a run within it.
 func innermostFirst(releases []Release, order []int) {
-	nests, endless := nestsOf(releases, order)
-	setDepths(order, nests)
-	inward := slices.Clone(order)
-	slices.SortStableFunc(inward, func(a, b int) int { return cmp.Compare(nests[b].depth, nests[a].depth) })
-	for _, i := range inward {
-		if r := &releases[i]; r.EndsRun() {
-			n := nests[i]
-			n.lasts = max(n.lasts, r.Run.End-min(r.Run.Start, r.Run.End))
-			if n.around >= 0 {
-				around := nests[n.around]
-				around.lasts = max(around.lasts, n.lasts)
-			}
-		}
-	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &releases[a], &releases[b]
 		switch {
@@ -75,76 +52,76 @@ func innermostFirst(releases []Release, order []int) {
 		case !y.EndsRun():
 			return 1
 		}
-		return cmp.Or(
-			cmp.Compare(nests[a].lasts, nests[b].lasts), cmp.Compare(nests[b].depth, nests[a].depth),
-			cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]),
-		)
+		lasted := func(it *Item) pcommon.Timestamp { return it.End - min(it.Start, it.End) }
+		return cmp.Or(cmp.Compare(lasted(x.Run), lasted(y.Run)), cmp.Compare(y.Run.Start, x.Run.Start), bytes.Compare(x.RunID[:], y.RunID[:]))
 	})
-	setMissing(releases, order, nests, endless)
-}
-
-// nestsOf finds the nearest run around each run, and reports whether too many spans are above a run to follow.
-func nestsOf(releases []Release, order []int) (nests map[int]*nest, endless bool) {
-	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
-	for _, i := range order {
-		for n := range releases[i].Members {
-			if m := &releases[i].Members[n]; releases[i].EndsRun() && !m.Foreign {
-				of[m.ID] = i
-			}
-		}
+	runs := order[slices.IndexFunc(order, func(i int) bool { return releases[i].EndsRun() }):]
+	n := nestingOf(releases, runs)
+	inner := make(map[int]int) // the number of runs within a run that are not judged yet
+	for _, outer := range n.around {
+		inner[outer]++
 	}
-	nests = make(map[int]*nest, len(order))
-	for _, i := range order {
-		n := &nest{around: -1}
-		nests[i] = n
-		if r := &releases[i]; r.EndsRun() {
-			to := climbOver(r.Of, r.Of.past, r.Run.up(), func(id pcommon.SpanID) bool {
-				if outer, ok := of[id]; ok && outer != i {
-					n.around = outer
-				}
-				return n.around >= 0
-			})
-			n.loose, endless = n.around < 0 && to != Rooted, endless || to == Endless
-		}
-	}
-	return nests, endless
-}
-
-// setDepths counts the runs around each release. Some may be around themselves.
-func setDepths(order []int, nests map[int]*nest) {
-	var path []*nest
-	for _, i := range order {
-		depth := 0
-		path = path[:0]
-		for at := i; at >= 0; at = nests[at].around {
-			n := nests[at]
-			if n.seen {
-				depth = n.depth + 1
+	waits, sorted := make(map[int]bool), make([]int, 0, len(runs))
+	for _, i := range runs {
+		waits[i] = true
+		for waits[i] && inner[i] == 0 {
+			delete(waits, i)
+			sorted = append(sorted, i)
+			outer, ok := n.around[i]
+			if !ok {
 				break
 			}
-			n.seen = true
-			path = append(path, n)
-		}
-		for _, n := range slices.Backward(path) {
-			n.depth = depth
-			depth++
+			inner[outer]--
+			i = outer
 		}
 	}
+	for _, i := range runs { // these are around themselves
+		if waits[i] {
+			sorted = append(sorted, i)
+		}
+	}
+	copy(runs, sorted)
+	setElsewhere(releases, runs, n)
 }
 
-// setMissing sets Missing for each run that is judged before a run which its time places within it, or before a run with parts
+// nesting is how runs of a trace that are released together are within one another.
+type nesting struct {
+	around  map[int]int  // by release, the one of the nearest run around it
+	loose   map[int]bool // it may be within any run
+	endless bool         // too many spans are above a run to follow
+}
+
+func nestingOf(releases []Release, runs []int) nesting {
+	n := nesting{around: make(map[int]int), loose: make(map[int]bool)}
+	of := make(map[pcommon.SpanID]int, len(runs))
+	for _, i := range runs {
+		of[releases[i].RunID] = i
+	}
+	for _, i := range runs {
+		r, nested := &releases[i], false
+		to := climbOver(r.Of, r.Of.past, r.Run.up(), func(id pcommon.SpanID) bool {
+			outer, ok := of[id]
+			if nested = ok && outer != i; nested {
+				n.around[i] = outer
+			}
+			return nested
+		})
+		n.loose[i], n.endless = !nested && to != Rooted, n.endless || to == Endless
+	}
+	return n
+}
+
+// setElsewhere sets that doubt for each run that is judged before a run which its time places within it, or before a run with parts
 // placed by time that may be its own.
-func setMissing(releases []Release, order []int, nests map[int]*nest, endless bool) {
+func setElsewhere(releases []Release, runs []int, nests nesting) {
 	const maxLater = 64 // beyond that, no part is tested, and the run counts as lacking some
 	var later []*Item
-	for _, i := range slices.Backward(order) {
+	for _, i := range slices.Backward(runs) {
 		r := &releases[i]
-		if !r.EndsRun() {
-			continue
+		if nests.endless || len(later) > maxLater || slices.ContainsFunc(later, func(it *Item) bool { return During(it, r.Run) }) {
+			r.Doubt |= Elsewhere
 		}
-		r.Missing = r.Missing || endless || len(later) > maxLater ||
-			slices.ContainsFunc(later, func(it *Item) bool { return During(it, r.Run) })
-		if nests[i].loose {
+		if nests.loose[i] {
 			later = append(later, r.Run)
 		}
 		for n := range r.Members {

@@ -38,8 +38,8 @@ func (b *Buffer) Trim() {
 
 // forgot notes that facts of a trace are forgotten.
 func (b *Buffer) forgot(t *Trace) {
-	if !t.missing {
-		t.missing = true
+	if !t.doubt.Has(Forgotten) {
+		t.doubt |= Forgotten
 		b.judged.Forgot(t.id)
 	}
 }

@@ -32,15 +32,15 @@ func (l *Lifetime) lacks(from pcommon.Timestamp) bool {
 	return began != 0 && int64(from) < began+int64(clockSkew) //nolint:gosec // before 2262
 }
 
-// outlives reports whether a run began so long ago that the runs within it, which are kept for this time, may be forgotten.
+// outlives reports whether a run began so long ago that the runs within it, which are kept for Period, may be forgotten.
 // The run may arrive long after its end. If it ended before this process began, it comes from a recording, or is judged as
 // a run that began before the start; then its own duration counts.
-func (l *Lifetime) outlives(now time.Time, from, to pcommon.Timestamp, kept time.Duration) bool {
+func (l *Lifetime) outlives(now time.Time, from, to pcommon.Timestamp) bool {
 	began := l.began.Load()
 	if to <= from || began != 0 && int64(to) >= began { //nolint:gosec // before 2262
 		to = max(to, pcommon.NewTimestampFromTime(now))
 	}
-	return to > from && time.Duration(to-from) > kept-clockSkew //nolint:gosec // the difference of two times
+	return to > from && time.Duration(to-from) > l.Period-clockSkew //nolint:gosec // the difference of two times
 }
 
 // forgottenLately reports whether facts of a run that began at this time may have been forgotten: facts that are kept for a
@@ -49,22 +49,22 @@ func forgottenLately(now, forgotten time.Time, period time.Duration, from pcommo
 	return !forgotten.IsZero() && now.Sub(forgotten) < 2*period && from.AsTime().Before(forgotten.Add(clockSkew))
 }
 
-// SetGaps notes in the last release of a run which parts are missing or may be.
-func (h *History) SetGaps(now time.Time, release *Release) {
+// SetDoubt adds the doubts of the trace's history to a release.
+func (h *History) SetDoubt(now time.Time, release *Release) {
 	release.Settled = release.Settled || h.lifetime.Embedded
-	run := release.Run
-	from := firstStart(release.Members)
-	release.Missing = release.Missing || h.lifetime.lacks(from)
+	run, from := release.Run, firstStart(release.Members)
+	doubt := func(is bool, d Doubt) {
+		if is {
+			release.Doubt |= d
+		}
+	}
+	doubt(h.lifetime.lacks(from), BeforeStart)
 	if run == nil {
-		release.Missing = release.Missing || release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, from)
+		doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, from), Forgotten)
 		return
 	}
-	old := h.lifetime.outlives(now, run.Start, run.End, h.lifetime.Period)
-	release.Missing = release.Missing || h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) ||
-		old && (h.judged.ForgottenOld(release.Trace, run.Start.AsTime()) || h.lifetime.outlives(now, run.Start, run.End, OldKept))
-	release.Gaps = release.Gaps ||
-		release.Final && (old ||
-			forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start))
+	doubt(h.judged.Forgotten(release.Trace) || h.pastOf(release).forgot(run.Start) || h.lifetime.outlives(now, run.Start, run.End), Forgotten)
+	doubt(release.Final && forgottenLately(now, h.judged.Lost(), h.lifetime.Period, run.Start), Crowded)
 }
 
 // firstStart is the start of the earliest member.

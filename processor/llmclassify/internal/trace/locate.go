@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -80,6 +81,22 @@ func Locate(t *Trace, it *Item) Place {
 		return at
 	}
 	return c.locate(t, place)
+}
+
+// View returns a trace of these spans, by their ids, and links, with their parents, for [Locate] and [Around]. No span is
+// placed by time in it.
+func View(items map[pcommon.SpanID]*Item, passed map[pcommon.SpanID]pcommon.SpanID) *Trace {
+	return &Trace{byID: items, links: links{passed: passed}}
+}
+
+// Around returns the run around a run: the one that it names, or else the first one on its parent chain; empty if none is
+// known. Endless: the chain is too long to follow.
+func Around(t *Trace, run *Item) (outer pcommon.SpanID, endless bool) {
+	if !run.Run.IsEmpty() && run.Run != run.ID {
+		return run.Run, false
+	}
+	c := climb(t, chain{top: run}, run.Parent)
+	return c.run, c.endless
 }
 
 // locate completes the place of an item with this chain.
@@ -171,7 +188,6 @@ type chain struct {
 	yields bool           // run yields
 	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run, or is too long
 	top    *Item          // the highest LLM span on it
-	steps  int            // number of spans on it
 
 	endless bool // too long to follow
 }
@@ -189,9 +205,8 @@ func (c chain) representative() pcommon.SpanID {
 // same run as that one, see [Locate]: its parents count, and the yielding run only if no other LLM span is above it.
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	var named *Item // the yielding run that the last LLM span names
-	passed := 0     // spans in a row that are not held
+	passed := 0     // links in a row
 	for n := 0; n < maxDepth; n++ {
-		c.steps++
 		above := t.Item(id)
 		if above == nil {
 			parent, ok := t.Parent(id)
@@ -204,9 +219,9 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 			default:
 				id = parent
 			}
-			if passed++; passed == fewPassed && t.Still() {
-				skipped := memoOf(t).skipLinks(t, id)
-				n, c.steps, id = n+skipped.steps, c.steps+skipped.steps, skipped.to
+			if passed++; passed == fewPassed {
+				skipped := t.skipLinks(id)
+				n, id = n+skipped.steps, skipped.to
 			}
 			continue
 		}
@@ -234,12 +249,44 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	return c
 }
 
-const (
-	// maxRuns bounds the runs of a trace that are searched, the newest first. maxSteps bounds the spans above them that are
-	// visited, unless the memo has them.
-	maxRuns  = 256
-	maxSteps = 512
-)
+// jump leads from a link over others to the id above them.
+type jump struct {
+	to    pcommon.SpanID
+	steps int
+}
+
+// fewPassed links in a row are visited again for each item, more only once.
+const fewPassed = 4
+
+// skipLinks follows the links from this id upwards to the first id that is not one, or over at least maxDepth of them.
+func (t *Trace) skipLinks(id pcommon.SpanID) jump {
+	var path []pcommon.SpanID
+	end := jump{to: id}
+	for len(path) < maxDepth {
+		known, ok := t.jumps[end.to]
+		if ok {
+			end = known
+			break
+		}
+		parent, ok := t.Parent(end.to)
+		if !ok || t.Item(end.to) != nil {
+			break
+		}
+		path = append(path, end.to)
+		end.to = parent
+	}
+	if len(path) > 0 && t.jumps == nil {
+		t.jumps = make(map[pcommon.SpanID]jump)
+	}
+	for _, passed := range slices.Backward(path) {
+		end.steps++
+		t.jumps[passed] = end
+	}
+	return end
+}
+
+// maxRuns bounds the runs of a trace that are searched for one by time, the newest first.
+const maxRuns = 256
 
 // ClockGrain is by how much the end of a span may be too early: the OpenTelemetry SDK for JavaScript begins spans on whole
 // milliseconds, and adds a finer duration to that. A span that began or ended in the same millisecond may seem to have done
@@ -250,44 +297,47 @@ const ClockGrain = pcommon.Timestamp(time.Millisecond)
 // does not overflow into an early time.
 func Clock(t pcommon.Timestamp) pcommon.Timestamp { return min(t, math.MaxInt64) }
 
+// openRun is a run that does not yield, with the span at which its chain breaks off, if it does.
+type openRun struct {
+	*Item
+	unseen pcommon.SpanID
+}
+
+// openRuns returns the newest runs of the trace, the innermost first, and whether these are all.
+func (t *Trace) openRuns() (runs []openRun, all bool) {
+	all = len(t.spans) <= maxRuns
+	if t.inward != nil {
+		return t.inward, all
+	}
+	t.inward = make([]openRun, 0, min(len(t.spans), maxRuns))
+	for _, run := range t.spans[max(0, len(t.spans)-maxRuns):] {
+		if !run.Yields && !run.Gone() {
+			t.inward = append(t.inward, openRun{run, climb(t, chain{top: run}, run.Parent).unseen})
+		}
+	}
+	slices.SortFunc(t.inward, func(a, b openRun) int { return compareInner(b.Item, a.Item) })
+	return t.inward, all
+}
+
 // innermost finds the innermost run within which an item began, of its own service if there is one, and reports whether all
 // runs were searched. A run whose own chain breaks off at the same span is beside the item, not above it. A run that yields
 // does not count: its members name it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) (found *Item, all bool) {
-	runs := t.Runs()
-	all = len(runs) <= maxRuns
-	runs = runs[max(0, len(runs)-maxRuns):]
-	if len(runs) > fewRuns && t.Still() {
-		return memoOf(t).innermost(t, runs, it, unseen), all
-	}
-	steps := 0
+	runs, all := t.openRuns()
 	for _, run := range runs {
-		if run.Yields || run == it || found != nil && !nearer(it, run, found) || !began(it, run) {
+		own := SameService(it, run.Item)
+		if run.unseen == unseen || run.Item == it || found != nil && !own || !began(it, run.Item) {
 			continue
 		}
-		if steps > maxSteps {
-			return nil, false
-		}
-		up := climb(t, chain{top: run}, run.Parent)
-		if steps += up.steps; up.unseen != unseen {
-			found = run
+		if found = run.Item; own {
+			break
 		}
 	}
 	return found, all
 }
 
-// nearer reports whether an item that began within two runs rather belongs to run a than to run b.
-func nearer(it, a, b *Item) bool {
-	if own := SameService(it, a); own != SameService(it, b) {
-		return own
-	}
-	return innerOf(a, b)
-}
-
-// innerOf reports whether run a is further in than run b, as far as their times show: it began later, or at the same time
-// and ended earlier. Of two runs at the same time exactly one is further in.
-func innerOf(a, b *Item) bool { return compareInner(a, b) > 0 }
-
+// compareInner orders runs by how far in they are, as far as their times show: the later start, and at the same start the
+// earlier end, is further in.
 func compareInner(a, b *Item) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:]))
 }

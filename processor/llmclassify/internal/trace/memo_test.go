@@ -68,7 +68,6 @@ func TestMemoChangesNoPlace(t *testing.T) {
 		b := largeBuffer()
 		b.Add(t0, []Arrival{{Trace: trace1, Items: items}}, links)
 		of := b.Trace(trace1)
-		of.still = true
 		for _, it := range items {
 			if it.Role == Run || it.Gone() {
 				continue
@@ -86,6 +85,14 @@ func TestMemoChangesNoPlace(t *testing.T) {
 	assert.Greater(t, located, 10_000)
 	assert.Greater(t, byTime, 1000)
 	assert.Greater(t, beneath, 100)
+}
+
+// nearer reports whether an item that began within two runs rather belongs to run a than to run b.
+func nearer(it, a, b *Item) bool {
+	if own := SameService(it, a); own != SameService(it, b) {
+		return own
+	}
+	return compareInner(a, b) > 0
 }
 
 // plainPlace is the place of a request that names no run, above which are no other requests.
@@ -110,7 +117,7 @@ func plainPlace(t *Trace, it *Item) Place {
 	case unseen.IsEmpty():
 		return Place{Run: it.Parent, Endless: endless}
 	}
-	for _, other := range t.Runs() {
+	for _, other := range t.spans {
 		if _, at, _ := above(other.Parent); at != unseen && began(it, other) && (run == nil || nearer(it, other, run)) {
 			run = other
 		}
@@ -119,37 +126,6 @@ func plainPlace(t *Trace, it *Item) Place {
 		return Place{Run: run.ID, Known: true, ByTime: true}
 	}
 	return Place{Run: it.Parent, Open: true, Unseen: unseen}
-}
-
-// Chains of spans that passed count as work where each one is climbed, and items that share
-// one climb it once.
-func TestWorkBeneathAChain(t *testing.T) {
-	const links, requests = 120, 5000
-	b := largeBuffer()
-	var chain []Link
-	for i := range links {
-		chain = append(chain, Link{Trace: trace1, ID: numbered(1000 + i), Parent: numbered(1001 + i)})
-	}
-	var items []*Item
-	for i := range 200 {
-		items = append(items, &Item{ID: numbered(2000 + i), Parent: numbered(1000), Role: Run, Size: 1, End: 9e9, Announced: Announced{Known: true, Requests: 1}})
-	}
-	for i := range requests {
-		items = append(items, &Item{ID: numbered(5000 + i), Parent: numbered(1000), Size: 1, Start: 1e9})
-	}
-	b.Add(t0, []Arrival{{Trace: trace1, Items: items}}, chain)
-	before := b.Work()
-	b.Due(t0.Add(2*time.Minute), 1000)
-	remembered := b.Work() - before
-	assert.Less(t, remembered, 10*requests)
-
-	of := largeBuffer()
-	of.Add(t0, []Arrival{{Trace: trace1, Items: []*Item{{ID: numbered(1), Parent: numbered(1000), Size: 1}}}}, chain)
-	before = of.Work()
-	for range requests {
-		of.locate(of.Trace(trace1), of.Trace(trace1).items[0])
-	}
-	assert.Greater(t, of.Work()-before, requests*links/stepsPerWork/2, "each one is climbed")
 }
 
 // A run's end may be too early by as much as its start was rounded down.

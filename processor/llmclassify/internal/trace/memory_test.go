@@ -91,77 +91,6 @@ func TestMarksForgotten(t *testing.T) {
 	assert.Equal(t, t0.Add(time.Minute), j.Lost())
 }
 
-// Spans are found, and no others, whatever is added and removed.
-func TestSpanMemory(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	traces := make([]uint64, 500) // the first has most spans, the last ones have a few
-	for i := range traces {
-		traces[i] = r.Uint64()
-	}
-	keys := make([]spanHash, 20_000)
-	for i := range keys {
-		keys[i] = spanHash{r.Uint64(), traces[r.IntN(1+r.IntN(len(traces)))]}
-	}
-	keys[0].span = 0 // the mark of free places
-	m := newSpanMemory(t0, 10, 1<<30)
-	want := map[spanHash]bool{}
-	for range 3 * len(keys) {
-		key := keys[r.IntN(len(keys))]
-		if r.IntN(3) > 0 && !want[key] {
-			m.add(key)
-			want[key] = true
-		}
-		if m.contains(key) != want[key] {
-			t.Fatalf("%x is there: %v", key, !want[key])
-		}
-	}
-	for _, key := range keys {
-		if m.contains(key) != want[key] {
-			t.Fatalf("%x is there: %v", key, !want[key])
-		}
-	}
-	m.Rotate(after(10))
-	m.Rotate(after(20))
-	for _, key := range keys {
-		require.False(t, m.contains(key))
-	}
-}
-
-// To find a span takes a few steps, however many there are: there are few tables, and each
-// has places that are free. What is added again and again takes no more room.
-func TestSpanMemoryIsFast(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	m := newSpanMemory(t0, 10, 100_000)
-	for range m.limit / 2 { // of a trace with many, and of traces with one
-		m.add(spanHash{r.Uint64(), 7})
-		m.add(spanHash{r.Uint64(), r.Uint64()})
-	}
-	assert.LessOrEqual(t, len(m.Now.tables), 7)
-	for _, table := range m.Now.tables {
-		longest, row := 0, 0
-		for _, line := range table {
-			if row++; line[len(line)-1] == freeMark {
-				row = 0
-			}
-			longest = max(longest, row)
-		}
-		assert.Less(t, longest, 20)
-	}
-
-	m = newSpanMemory(t0, 10, 100_000)
-	for range 1000 {
-		m.add(spanHash{7, 8})
-	}
-	assert.Equal(t, 1, m.Now.n)
-
-	m = newSpanMemory(t0, 10, 1000)
-	for range 100_000 {
-		m.add(spanHash{r.Uint64(), r.Uint64()})
-		m.limit++ // as other shards and tenants need less
-	}
-	assert.LessOrEqual(t, len(m.Now.tables), 60)
-}
-
 // What is said of the memory of what was judged is what the heap says, or more.
 func TestJudgedSize(t *testing.T) {
 	heap := func() uint64 {
@@ -174,14 +103,14 @@ func TestJudgedSize(t *testing.T) {
 	const others = 8 << 10 // what the runtime and earlier tests take meanwhile
 	for _, limit := range []int{1000, 10_000, 100_000} {
 		before := heap()
-		m := newSpanMemory(t0, 10, limit)
+		m := newMemory(t0, 10, limit)
 		r := rand.New(rand.NewPCG(5, 6))
 		for range limit {
-			m.add(spanHash{r.Uint64(), r.Uint64()})
+			m.add(r.Uint64())
 		}
 		grown := heap() - before
 		t.Logf("%d bytes each of %d", grown/uint64(limit), limit)
-		assert.LessOrEqual(t, grown, uint64(limit*spanCost+others))
+		assert.LessOrEqual(t, grown, uint64(limit*judgedSize+others))
 		runtime.KeepAlive(&m)
 	}
 }

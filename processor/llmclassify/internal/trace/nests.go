@@ -18,7 +18,11 @@ func (h *History) Within(release *Release) (inner Inner) {
 	if len(p.runs) == 0 {
 		return inner
 	}
-	o := outer{run: run, of: release.Of, past: p, member: membersOf(release)}
+	find := Finder(release.Members)
+	o := outer{run: run, of: release.Of, past: p, member: func(id pcommon.SpanID) bool {
+		i := find(id)
+		return i >= 0 && !release.Members[i].Foreign
+	}}
 	p.round++
 	for _, r := range slices.Backward(p.runs) { // a later run may include the effects of an earlier one
 		if r.id == run.ID {
@@ -61,30 +65,37 @@ func parts(t *Trace, run *Item) (requests, tools uint32) {
 	return requests, tools
 }
 
-// countsFor reports whether the numbers of the run around it include its own: both are of one process, which counts the
-// requests and tools that begin under its runs, and no other judged run includes it. A run that names the run around it
-// counts for that one alone. A run that outlasts the one around it began parts that no number includes.
-func (r *pastRun) countsFor(run *Item) bool {
-	return r.counts && !r.taken && (r.Around.IsEmpty() || r.Around == run.ID) && r.Service == ServiceOf(run) &&
-		run.Start <= r.Start && r.End <= run.End+ClockGrain
-}
+// countsFor reports whether the numbers of the run around it include its own, and no other judged run includes it.
+func (r *pastRun) countsFor(run *Item) bool { return r.counts && !r.taken && r.CountsFor(run) }
 
-// membersOf returns a test of whether a span is a member of a release.
-func membersOf(release *Release) func(pcommon.SpanID) bool {
+// Finder returns a function that finds members by id: the first of several, or -1.
+func Finder(members []Member) func(pcommon.SpanID) int {
 	const few = 32 // up to this number, members are searched one by one
-	members := release.Members
 	if len(members) <= few {
-		return func(id pcommon.SpanID) bool {
-			return slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.ID == id })
+		return func(id pcommon.SpanID) int {
+			if id.IsEmpty() {
+				return -1
+			}
+			for i := range members {
+				if members[i].ID == id {
+					return i
+				}
+			}
+			return -1
 		}
 	}
-	ids := make(map[pcommon.SpanID]struct{}, len(members))
+	byID := make(map[pcommon.SpanID]int, len(members))
 	for i := range members {
-		if m := &members[i]; !m.Foreign {
-			ids[m.ID] = struct{}{}
+		if _, ok := byID[members[i].ID]; !ok {
+			byID[members[i].ID] = i
 		}
 	}
-	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
+	return func(id pcommon.SpanID) int {
+		if i, ok := byID[id]; ok {
+			return i
+		}
+		return -1
+	}
 }
 
 // outer is a run that others may be within.
@@ -93,73 +104,28 @@ type outer struct {
 	of     *Trace
 	past   *past
 	member func(pcommon.SpanID) bool
-	ends   map[pcommon.SpanID]chainEnd // by the span at which a chain begins
 	steps  int
 }
 
-// chainEnd is where a chain of parents leads.
-type chainEnd uint8
-
-const (
-	atRoot  chainEnd = iota
-	atOuter          // at the outer run, or a member of it
-	broken           // at a span that is neither buffered nor a link
-	endless          // there are too many spans to follow
-)
-
 // maxOuterSteps bounds the spans above all runs that are tested for being within one.
-const maxOuterSteps = 4096
+const maxOuterSteps = 1 << 13
 
 // nests reports whether a run is within the outer one: the chain of parents leads there, or breaks off and the run began
-// during the outer one. If the chain is endless, the run may be within any run of its trace.
-func (o *outer) nests(r *pastRun) bool {
-	switch o.end(r.Above()) {
-	case atOuter:
-		return true
-	case broken:
-		return r.BegunDuring(o.run)
-	case endless:
+// during the outer one. If there are too many spans to follow, the run may be within any run of its trace.
+func (o *outer) nests(r *pastRun) (within bool) {
+	to := climbOver(o.of, o.past, r.Above(), func(id pcommon.SpanID) bool {
+		o.steps++
+		within = id == o.run.ID || o.member(id)
+		return within || o.steps > maxOuterSteps
+	})
+	switch {
+	case within:
+	case to == Endless || o.steps > maxOuterSteps:
 		o.past.lost = anyTime
-	case atRoot:
+	case to == Broken:
+		within = r.BegunDuring(o.run)
 	}
-	return false
-}
-
-// end returns where the chain from this span upwards leads.
-func (o *outer) end(id pcommon.SpanID) chainEnd {
-	var room [8]pcommon.SpanID
-	path, end := room[:0], endless
-	for ; len(path) < maxDepth && o.steps < maxOuterSteps; o.steps++ {
-		if known, ok := o.ends[id]; ok {
-			end = known
-			break
-		}
-		if id.IsEmpty() {
-			end = atRoot
-			break
-		}
-		if id == o.run.ID || o.member(id) {
-			end = atOuter
-			break
-		}
-		path = append(path, id)
-		above, ok := nextAbove(o.of, o.past, id)
-		if !ok {
-			end = broken
-			break
-		}
-		id = above
-	}
-	if end == endless {
-		path = path[:min(len(path), 1)] // an id further up may be near enough to its end
-	}
-	if len(path) > 0 && o.ends == nil {
-		o.ends = make(map[pcommon.SpanID]chainEnd)
-	}
-	for _, at := range path {
-		o.ends[at] = end
-	}
-	return end
+	return within
 }
 
 // Position is where and when a run, or a part of one, was in its trace.
@@ -181,6 +147,13 @@ func (s *Position) Above() pcommon.SpanID {
 		return s.Around
 	}
 	return s.Parent
+}
+
+// CountsFor reports whether the numbers of the run around it include the parts of a run here: both are of one process, which
+// counts the requests and tools that begin under its runs. A run that names the run around it counts for that one alone. A
+// run that outlasts the one around it began parts that no number includes.
+func (s *Position) CountsFor(run *Item) bool {
+	return (s.Around.IsEmpty() || s.Around == run.ID) && s.Service == ServiceOf(run) && run.Start <= s.Start && s.End <= run.End+ClockGrain
 }
 
 // BegunDuring reports whether a run whose chain breaks off began within the time of another run, by their clocks, and is

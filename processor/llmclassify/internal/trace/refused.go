@@ -13,11 +13,9 @@ func (b *Buffer) Refuse(now time.Time, trace pcommon.TraceID) {
 	b.judged.Refuse(trace)
 	if t := b.traces[trace]; t != nil {
 		t.patient = b.age(now.Add(b.cfg.MaxHold))
+		t.doubt |= Refused
 	}
 }
-
-// isRefused reports whether a call with spans of the trace was refused.
-func (t *Trace) isRefused() bool { return t.patient > 0 }
 
 // waitLonger lets settled runs and roots wait for Config.Settle once more while the trace is patient. Complete runs do not
 // wait.

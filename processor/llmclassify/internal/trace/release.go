@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,13 +10,21 @@ import (
 
 // release makes a release of a group, with room for this number of its items.
 func (b *Buffer) release(t *Trace, g *group, why Reason, items int) Release {
-	r, linksLost := t.runs.get(g.place.Run), b.lacksLinks(t)
-	return Release{
-		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Settled: r != nil && r.settled,
-		Missing:   t.missing || t.untested || t.unplaced || g.cut || g.lacks || t.incomplete != nil && t.incomplete(g.place.Run),
-		LinksLost: linksLost, Gaps: linksLost || t.replayed || g.gaps || t.isRefused(),
+	release := Release{
+		Reason: why, Trace: t.id, Of: t, RunID: g.place.Run, Named: g.named, Run: g.run, Doubt: t.doubt | g.doubt,
 		Members: b.membersFor(items + len(g.others)),
 	}
+	if r := t.runs.get(g.place.Run); r != nil {
+		release.Settled = r.settled
+		release.Doubt |= r.doubt
+	}
+	if t.tooMany {
+		release.Doubt |= TooMany
+	}
+	if t.began <= b.linksLost {
+		release.Doubt |= LinksLost
+	}
+	return release
 }
 
 // membersFor returns an empty list with room for n members.
@@ -33,7 +42,9 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	release := b.release(t, g, why, len(g.items))
 	release.Final, release.waits = true, true
 	t.judging++
-	release.Missing = release.Missing || t.isRefused() && g.run == nil // nothing announces its parts
+	if g.run == nil && release.Doubt.Has(Refused) { // nothing announces its parts
+		release.Doubt |= Forgotten
+	}
 	for i, it := range g.items {
 		m := Member{Item: it, Above: g.above[i], Out: it.Held()}
 		if m.Out {
@@ -54,14 +65,16 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	}
 	counts := why != RunExpired || g.isRun()
 	t.judged = t.judged || counts
-	if g.run != nil && !g.run.Yields {
-		b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
+	for _, it := range g.items {
+		b.judged.span(t.id, it.ID)
 	}
-	b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 	b.judged.run(t.id, g.place.Run, counts)
 	b.noteOuter(t, g)
 	before := t.past.size()
 	t.ownPast().leave(&release)
+	if g.run != nil && !g.run.Yields {
+		t.past.from, t.past.to = min(cmp.Or(t.past.from, g.run.Start), g.run.Start), max(t.past.to, g.run.End)
+	}
 	b.history.live += t.past.size() - before
 	return release
 }
@@ -102,23 +115,20 @@ func (b *Buffer) noteOuter(t *Trace, g *group) {
 
 // releaseEarly releases the due spans of a group, and keeps their facts.
 func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(*Item, Place) bool, releases []Release) []Release {
-	out := make([]bool, len(g.items))
-	for i, it := range g.items {
-		out[i] = it.Held() && due(it, g.place)
-	}
-	for from := slices.Index(out, true); from >= 0; {
-		to, n := from, 0
-		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
-			if out[to] {
-				n++
-			}
+	isDue := func(it *Item) bool { return it.Held() && due(it, g.place) }
+	from := 0
+	for items := range slices.Chunk(g.items, b.cfg.Limits.Early) {
+		above := g.above[from:]
+		from += len(items)
+		if !slices.ContainsFunc(items, isDue) {
+			continue
 		}
-		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
-		release := b.release(t, g, why, last-first)
-		release.Missing = release.Missing || first > 0 || last < len(out)
-		for i := first; i < last; i++ {
-			it := g.items[i]
-			m := Member{Item: it, Above: g.above[i], Out: out[i] && from <= i && i < to}
+		release := b.release(t, g, why, len(items))
+		if len(items) < len(g.items) {
+			release.Doubt |= TooMany
+		}
+		for i, it := range items {
+			m := Member{Item: it, Above: above[i], Out: isDue(it)}
 			switch {
 			case m.Out:
 				m.Held = time.Duration(now - it.arrived)
@@ -138,10 +148,6 @@ func (b *Buffer) releaseEarly(t *Trace, g *group, now age, why Reason, due func(
 		t.judging++
 		releases = append(releases, release)
 		b.work += 4 * len(release.Members)
-		next := slices.Index(out[to:], true)
-		if from = to + next; next < 0 {
-			break
-		}
 	}
 	b.limitKept(t, g)
 	return releases

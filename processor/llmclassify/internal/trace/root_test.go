@@ -153,7 +153,7 @@ func TestManyRootsThatWait(t *testing.T) {
 	assert.Empty(t, b.Add(t0, []Arrival{a}, nil))
 	assert.Zero(t, reads, "nothing goes yet")
 	groups := b.grouped(b.traces[trace1], everything)
-	b.addForeign(groups[0], groups, new(foreignRequests))
+	b.addForeign(groups[0], foreignOf(groups))
 	assert.Equal(t, maxForeign, reads)
 	require.Len(t, groups[0].others, maxForeign)
 	for i, m := range groups[0].others {

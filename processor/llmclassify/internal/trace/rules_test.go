@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"math/bits"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -440,12 +439,11 @@ func TestDeadlines(t *testing.T) {
 	assert.Nil(t, d.heap[:5][0], "it is let go of")
 }
 
-// In as much room as it is given, an eighth of it, in two memories and times of two
-// generations.
+// The two generations of both memories have an eighth of the bytes.
 func TestJudgedLimits(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 8*5*16*3*5000)
-	assert.Equal(t, 15_000, j.runs.limit+j.old.limit)
-	assert.Equal(t, 40_000, j.spans.limit)
+	j := newJudged(t0, time.Hour, time.Minute, 8*2*judgedSize*20_000)
+	assert.Equal(t, 5000, j.runs.limit)
+	assert.Equal(t, 15_000, j.spans.limit)
 	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)
 }
 
@@ -468,30 +466,6 @@ func TestRememberedSpans(t *testing.T) {
 	assert.False(t, j.late(trace1, id(0), id(0), id(5)), "a root is late only if it was judged itself")
 }
 
-// Spans are forgotten after one period at least and two at most, and sooner where
-// there are more than the limit.
-func TestSpanMemoryForgets(t *testing.T) {
-	spread := func(n int) spanHash {
-		return spanHash{uint64(n+1) * 0x9e3779b97f4a7c15, uint64(n/20+1) * 0xbf58476d1ce4e5b9}
-	}
-	m := newSpanMemory(t0, 10, 100)
-	m.add(spanHash{1, 1})
-	m.Rotate(after(9))
-	m.add(spanHash{2, 2})
-	m.Rotate(after(10))
-	assert.True(t, m.contains(spanHash{1, 1}) && m.contains(spanHash{2, 2}))
-	m.Rotate(after(19))
-	assert.True(t, m.contains(spanHash{1, 1}))
-	m.Rotate(after(20))
-	assert.False(t, m.contains(spanHash{1, 1}))
-	for n := range 250 {
-		m.add(spread(n))
-		require.LessOrEqual(t, m.Now.n, 100)
-		require.True(t, m.contains(spread(n)))
-	}
-	assert.False(t, m.contains(spread(0)))
-}
-
 // Links are found whatever the lists are that they come in. The first of several counts.
 func TestLinks(t *testing.T) {
 	g := rand.New(rand.NewPCG(1, 2))
@@ -506,9 +480,7 @@ func TestLinks(t *testing.T) {
 			}
 		}
 		before := l.size()
-		l.add(list)
-		require.Equal(t, before+len(list), l.size())
-		require.LessOrEqual(t, len(l.lists), bits.Len(uint(l.size())))
+		require.Equal(t, len(want)-before, l.add(list))
 		for i := range 4 * 256 {
 			at := pcommon.SpanID{byte(i / 256), byte(i)}
 			parent, ok := l.parent(at)
@@ -533,8 +505,8 @@ func TestLinksAreBounded(t *testing.T) {
 	}
 	b.Add(t0, nil, list)
 	assert.Equal(t, 3*linkSize, b.FactBytes())
-	assert.Len(t, b.traces[trace1].links.lists[0], 2)
-	assert.Len(t, b.traces[pcommon.TraceID{15: 2}].links.lists[0], 1)
+	assert.Len(t, b.traces[trace1].links.passed, 2)
+	assert.Len(t, b.traces[pcommon.TraceID{15: 2}].links.passed, 1)
 	b.Add(t0, nil, list)
 	assert.Equal(t, 3*linkSize, b.FactBytes())
 	assert.Zero(t, b.Forgotten())
@@ -562,7 +534,7 @@ func TestLinksOfReleases(t *testing.T) {
 	releases := add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0)})
 	require.Len(t, releases, 1)
 	require.Equal(t, 1, b.Traces())
-	parent, ok := releases[0].Of.Passed(id(7))
+	parent, ok := releases[0].Of.Parent(id(7))
 	assert.True(t, ok)
 	assert.Equal(t, id(1), parent)
 	assert.Empty(t, b.Ready(t0))

@@ -16,7 +16,8 @@ type run struct {
 	awaits      pcommon.SpanID // the key in Trace.awaited that lists it, see [Buffer.yields]
 	changed     bool           // it is in Trace.changed
 	waited      bool           // it is complete, and was in Trace.settling to be explained
-	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
+	doubt       Doubt
+	settled     bool // it does not announce its tools, and was in Trace.settling for Config.Settle
 }
 
 // Chain is how far the parents of a run could be followed.
@@ -33,7 +34,7 @@ const (
 const brokenWork = 4
 
 // innermost removes from the set each run around a buffered run that is not in the set: it includes the effects of that
-// inner run, which are not known yet. If the search exceeds Limits.Within, [Trace.untested] is set.
+// inner run, which are not known yet. If the search exceeds Limits.Within, [Trace.tooMany] is set.
 func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	if len(t.spans) < 2 || len(set) == 0 {
 		return set
@@ -65,7 +66,8 @@ func (b *Buffer) innermost(t *Trace, set runSet) runSet {
 	var ids []pcommon.SpanID
 	steps := 0
 	for i := 0; i < len(waiting); i++ {
-		if t.untested = steps > b.cfg.Limits.Within; t.untested {
+		if steps > b.cfg.Limits.Within {
+			t.tooMany = true
 			break
 		}
 		var to Chain

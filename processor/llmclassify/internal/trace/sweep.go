@@ -2,6 +2,7 @@ package trace
 
 import (
 	"slices"
+	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
@@ -62,7 +63,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 // sweepRuns releases the runs that are complete or have ended, except runs around one that is released later.
 func (b *Buffer) sweepRuns(t *Trace, now age, releases []Release, complete, ended runSet) []Release {
 	left := b.innermost(t, slices.Concat(complete, ended))
-	defer func() { t.untested = false }()
+	defer func() { t.tooMany = false }()
 	goes := left.lookup()
 	waits := func(id pcommon.SpanID) bool { return !goes(id) }
 	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
@@ -102,7 +103,7 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 	releases = b.sweepRuns(t, now, releases, complete, ended)
 	if b.holdExpired(t, now) {
 		slack := b.cfg.MaxHold / expirySlack
-		if t.live > b.cfg.Limits.Early { // searching the trace is much work
+		if t.live > 4*b.cfg.Limits.Early { // searching the trace is much work
 			slack = b.cfg.MaxHold / 2
 		}
 		since := now + age(slack-b.cfg.MaxHold)
@@ -119,12 +120,14 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 				}
 			}
 		}
-		complete := b.innermost(t, slices.Clone(runs)).lookup()
-		if runs = slices.DeleteFunc(runs, complete); len(runs) > 0 {
-			t.incomplete = runs.lookup()
+		innermost := b.innermost(t, slices.Clone(runs)).lookup()
+		for _, id := range runs {
+			if !innermost(id) {
+				t.runs.get(id).doubt |= Elsewhere
+			}
 		}
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item, _ Place) bool { return it.expired })
-		t.incomplete, t.untested = nil, false
+		t.tooMany = false
 	}
 	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // held spans are released first
 		releases = b.sweepExpired(t, now, releases)
@@ -145,19 +148,17 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 ) []Release {
 	groups := b.grouped(t, due)
 	defer b.scratch.clear()
-	var foreign foreignRequests
+	foreign := sync.OnceValue(func() foreignRequests { return foreignOf(groups) })
 	for _, g := range groups { // before any group is released
 		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
 			g.due = 0
 		}
 		if g.due > 0 && (g.unexplained || g.upstream) {
-			b.addForeign(g, groups, &foreign)
+			b.addForeign(g, foreign())
 		}
-		g.part = b.isPart(t, g, now)
+		g.part = b.isPart(t, g)
 	}
-	setGaps(groups)
-	b.setOpenParts(groups)
-	b.setLacks(groups)
+	setDoubts(groups)
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
@@ -177,11 +178,11 @@ func (b *Buffer) sweep(t *Trace, now age, why Reason, releases []Release,
 
 // isPart reports whether a yielding run with a broken chain is a part of something: a judged run of its trace ran when it
 // began, or another span is above one of its requests.
-func (b *Buffer) isPart(t *Trace, g *group, now age) bool {
+func (b *Buffer) isPart(t *Trace, g *group) bool {
 	if g.run == nil || !g.run.Yields || !g.place.Open {
 		return false
 	}
-	return b.judged.ran(b.time(now), t.id, g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
+	return t.past.ran(g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
 		above := t.Item(id)
 		return above != nil && above.Run != g.run.ID
 	})
@@ -192,13 +193,13 @@ func (b *Buffer) isPart(t *Trace, g *group, now age) bool {
 func (b *Buffer) sweepExpired(t *Trace, now age, releases []Release) []Release {
 	groups := b.grouped(t, everything)
 	defer b.scratch.clear()
-	var foreign foreignRequests
+	foreign := sync.OnceValue(func() foreignRequests { return foreignOf(groups) })
 	t.expires = 0
 	first := true
 	agents := t.judged || slices.ContainsFunc(groups, (*group).isRun)
 	for _, g := range groups { // before any group is released
 		if g.last+age(b.cfg.RunTimeout) <= now && !g.place.Known && (g.unexplained || g.upstream) {
-			b.addForeign(g, groups, &foreign)
+			b.addForeign(g, foreign())
 		}
 	}
 	released := 0
@@ -267,7 +268,7 @@ func (b *Buffer) leave(t *Trace) {
 		b.factBytes -= t.links.size() * linkSize
 		b.watch(t.id, -1)
 	}
-	if t.missing {
+	if t.doubt.Has(Forgotten) {
 		b.judged.Forgot(t.id)
 	}
 	b.rememberLinks(t)
@@ -276,7 +277,7 @@ func (b *Buffer) leave(t *Trace) {
 
 // rememberLinks remembers the links of a trace: they may be above late spans.
 func (b *Buffer) rememberLinks(t *Trace) {
-	for _, list := range t.links.lists {
-		b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })
+	for id := range t.links.passed {
+		b.judged.span(t.id, id)
 	}
 }

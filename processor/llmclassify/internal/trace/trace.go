@@ -14,16 +14,14 @@ type Trace struct {
 	byRun map[pcommon.SpanID][]*Item // index of membersOf, nil when it is not needed
 	links links
 
-	live      int                         // number of items that are not gone
-	oldest    int                         // no item before this index is held
-	fresh     int                         // Buffer.Fresh has visited the items before this index
-	settling  []settling                  // in order of time
-	changed   []*run                      // runs that may have become complete or too large
-	roots     []*Item                     // roots that arrived since the last sweep
-	joined    int                         // joinResponses has seen the items before this index
-	responses map[uint64]*Item            // by Item.Response, of the items before joined; the outer one of several
-	unjoined  map[pcommon.SpanID][2]*Item // by the run that a request names, while the run is missing: the request and the one that contains it
-	awaited   map[pcommon.SpanID][]*run   // yielding runs that are otherwise complete, by the span at which their parent chain breaks off
+	live     int                       // number of items that are not gone
+	oldest   int                       // no item before this index is held
+	fresh    int                       // Buffer.Fresh has visited the items before this index
+	settling []settling                // in order of time
+	changed  []*run                    // runs that may have become complete or too large
+	roots    []*Item                   // roots that arrived since the last sweep
+	joined   bool                      // joinResponses has seen all items
+	awaited  map[pcommon.SpanID][]*run // yielding runs that are otherwise complete, by the span at which their parent chain breaks off
 
 	yielded map[pcommon.SpanID]struct{} // runs that yielded and were released as parts of the run above
 
@@ -33,24 +31,12 @@ type Trace struct {
 	rests   age              // no sweep before this time, unless to make room
 	patient age              // until then settled runs wait on, see [Buffer.Refuse]; 0: no call was refused
 
-	still bool // the items and links do not change
-	memo  any  // of Locate, while still
-	steps int  // links that were looked up and are not yet counted as work
+	inward []openRun               // see openRuns; nil after a change of the spans or the links
+	jumps  map[pcommon.SpanID]jump // see skipLinks; likewise
+	steps  int                     // links that were looked up and are not yet counted as work
 
-	// missing: facts of the trace were forgotten, so that a run may have done more than the buffered facts show.
-	missing bool
-	// linksLost: there was no room for links of the trace.
-	linksLost bool
-	// replayed: an earlier process received spans of the trace. Its links are lost.
-	replayed bool
-	// untested: for the runs that are due it is unknown whether others are within them.
-	untested bool
-	// unplaced: an item may belong to another run than its group's.
-	unplaced bool
-
-	// incomplete reports whether a buffered run, which is released later, may be within this run, which is due; nil if
-	// there are no such runs.
-	incomplete func(run pcommon.SpanID) bool
+	doubt   Doubt // for every run of the trace
+	tooMany bool  // so in the sweep: an item may belong to another run than its group's, or a run may be within another one
 
 	expires  age // when runs without a new span may expire, while facts are kept
 	deadline age
@@ -102,24 +88,6 @@ func (t *Trace) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.parent(id)
 }
 
-// Still reports whether the trace does not change before all of its items are located. Then Memo returns the last argument
-// of SetMemo, nil before the first call.
-func (t *Trace) Still() bool { return t.still }
-
-// Memo returns the memory of [Locate], see [Trace.Still].
-func (t *Trace) Memo() any { return t.memo }
-
-// SetMemo sets the memo of a trace that is still.
-func (t *Trace) SetMemo(memo any) { t.memo = memo }
-
-// Passed is Parent without the substitutes for missing spans.
-func (t *Trace) Passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
-	return t.links.passed(id)
-}
-
-// Runs are the buffered run spans.
-func (t *Trace) Runs() []*Item { return t.spans }
-
 // Yielded reports whether a run yielded and was released as a part of the run above. A span that names it is no part of a
 // run because of that.
 func (t *Trace) Yielded(run pcommon.SpanID) bool {
@@ -137,6 +105,8 @@ func (t *Trace) setYielded(run pcommon.SpanID) {
 
 func (t *Trace) add(it *Item, now, settled age) {
 	it.arrived, it.state, it.trace = now, stateHeld, t
+	t.joined = false
+	t.changedPlaces()
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
 	t.live++
@@ -177,6 +147,9 @@ func (t *Trace) add(it *Item, now, settled age) {
 	}
 }
 
+// changedPlaces notes that the spans or the links changed.
+func (t *Trace) changedPlaces() { t.inward, t.jumps = nil, nil }
+
 // settle lets a run span or a root wait until a time, which must not be before the times of the others.
 func (t *Trace) settle(it *Item, until age, why Reason) {
 	it.settling = true
@@ -211,10 +184,7 @@ func (t *Trace) drop(it *Item) {
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
 	}
-	if t.responses[it.Response] == it {
-		delete(t.responses, it.Response)
-	}
-	delete(t.unjoined, it.Run)
+	t.changedPlaces()
 	if r := t.runs.get(it.owner()); r != nil {
 		if r.items--; r.items == 0 {
 			t.runs.remove(r.id)
@@ -230,11 +200,6 @@ func (t *Trace) compact() {
 	for _, it := range t.items[:t.fresh] {
 		if it.Gone() {
 			t.fresh--
-		}
-	}
-	for _, it := range t.items[:t.joined] {
-		if it.Gone() {
-			t.joined--
 		}
 	}
 	t.items = deleteFunc(t.items, (*Item).Gone)

@@ -48,10 +48,9 @@ func (b *Buffer) mayBeWhole(now time.Time, a Arrival) bool {
 		b.judged.hasRuns(a.Trace) || b.judged.Forgotten(a.Trace) {
 		return false
 	}
-	late := b.judgedOnce(a.Trace)
 	last, served := false, false
 	for _, it := range a.Items {
-		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known && !it.Last || late(it) {
+		if it.owner().IsEmpty() || it.Yields || it.Unexplained || it.Role == Run && !it.Announced.Known && !it.Last || b.isLate(a.Trace, it) {
 			return false
 		}
 		last, served = last || it.Last, served || it.Known.Server
@@ -65,10 +64,8 @@ func (b *Buffer) TakeBack(release *Release) {
 	for i := range release.Members {
 		b.judged.takeBackSpan(release.Trace, release.Members[i].ID)
 	}
-	for _, list := range release.Of.links.lists {
-		for _, link := range list {
-			b.judged.takeBackSpan(release.Trace, link[0])
-		}
+	for id := range release.Of.links.passed {
+		b.judged.takeBackSpan(release.Trace, id)
 	}
 	b.history.takeBack(release.Trace, b.traces[release.Trace], release.RunID)
 }
@@ -82,12 +79,9 @@ func (j *Judged) takeBack(trace pcommon.TraceID, run pcommon.SpanID) {
 
 // takeBackSpan forgets a span of a judged run.
 func (j *Judged) takeBackSpan(trace pcommon.TraceID, span pcommon.SpanID) {
-	h := spanHash{j.key(trace, span), j.traceKey(trace)}
-	for _, m := range [...]*marks{&j.spans.Now, &j.spans.Previous} {
-		if at := m.find(h); at != nil {
-			*at = removedMark
-		}
-	}
+	key := j.key(trace, span)
+	j.spans.Now.remove(key)
+	j.spans.Previous.remove(key)
 }
 
 // takeBack forgets a judged run of the trace, which may be buffered again.

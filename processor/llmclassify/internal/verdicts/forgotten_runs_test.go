@@ -5,10 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -49,29 +46,17 @@ func TestRunAcrossTheStartComesLate(t *testing.T) {
 	}
 }
 
-// A run a second beneath a server's span for a day fills no memory of what was forgotten for its age,
-// as these runs are within none: a run of an hour that announces its numbers lacks nothing.
-func TestLongRunOfABusySite(t *testing.T) {
-	h := harness.New(t, harness.DefaultConfig(), nil)
-	n := 0
-	perMinute := 60 / race.Every(20) // one run a second
-	for range 24 * 60 {
-		for range perMinute {
-			n++
-			f := harness.NewForest(t)
-			span := f.Add(harness.RunSpan(10, 0, 0, 0, 0), harness.SpanID(10), harness.SpanID(98), h.Clock.Now().Sub(harness.T0).Seconds()-1, h.Clock.Now().Sub(harness.T0).Seconds())
-			span.SetTraceID(pcommon.TraceID{0xab, byte(n >> 16), byte(n >> 8), byte(n), 1})
-			root := f.Add(harness.OtherSpan(98, 0, 0, 0), harness.SpanID(98), pcommon.SpanID{}, h.Clock.Now().Sub(harness.T0).Seconds()-1, h.Clock.Now().Sub(harness.T0).Seconds())
-			root.SetTraceID(span.TraceID())
-			require.NoError(t, h.ConsumeTraces(t.Context(), f.Traces))
-		}
-		h.Pass(t, time.Minute)
-		h.Lane().Rotate(h.Clock.Now())
-		h.Sink.Reset()
+// A run of more than an hour asks although it announces its parts, and one that is only longer than run_timeout does not:
+// what was within it is kept for an hour.
+func TestCountedRunOfMoreThanAnHourAsks(t *testing.T) {
+	for minutes, want := range map[float64]semconv.RetrySafety{59: harness.Safe, 61: harness.Confirm} {
+		cfg := harness.DefaultConfig()
+		cfg.RunTimeout = cfg.MaxHold
+		h := harness.New(t, cfg, nil)
+		h.Clock.Advance(2 * time.Hour)
+		end := h.Clock.Now().Sub(harness.T0).Seconds()
+		h.Consume(t, harness.UncountedRun(end-10, end)[1], harness.RunSpan(1, end-60*minutes, end, 1, 0).Failed("429"))
+		h.Pass(t, harness.MaxHold)
+		assert.Equal(t, want, harness.Verdicts(h.Out())[1].Safety, "%v minutes", minutes)
 	}
-	end := h.Clock.Now().Sub(harness.T0).Seconds()
-	h.Consume(t, harness.UncountedRun(end-10, end)[1], harness.RunSpan(1, end-3700, end, 1, 0).Failed("429"))
-	h.Pass(t, harness.MaxHold)
-	v := harness.Verdicts(h.Out())[1]
-	assert.Equal(t, harness.Safe, v.Safety, "%v", v)
 }

@@ -55,7 +55,7 @@ func New(cfg Config, next consumer.Traces, c clock.Clock, t *telemetry.Telemetry
 	p := &Pool{
 		Config: cfg, next: next, Clock: c, Telemetry: t, Tenants: tenants, Budget: tenants.Budget, Origins: origins,
 		Store:    &journal.Store{Telemetry: t},
-		Lifetime: trace.Lifetime{Embedded: cfg.Embedded, Period: cfg.RunTimeout},
+		Lifetime: trace.Lifetime{Embedded: cfg.Embedded, Period: max(cfg.RunTimeout, time.Hour)},
 	}
 	for range cfg.Shards {
 		p.Shards = append(p.Shards, newShard(p, cfg.Shards))
