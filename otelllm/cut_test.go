@@ -220,6 +220,9 @@ func expectCut(p wire.Protocol, prefix string, c cut) expected {
 	}
 	if st.Broken && st.Err == nil {
 		want.class, want.cause, want.origin = semconv.ClassProtocolViolation, semconv.CauseMalformedEvent, semconv.OriginProvider
+		if st.Spliced {
+			want.origin = semconv.OriginGateway
+		}
 		if c.cancel && !st.Terminal {
 			want.end = semconv.StreamEndReadError // the abort answers the violation
 		}

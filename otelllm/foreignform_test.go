@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
 // TestForeignForms checks that an answer in a form that is not of its protocol is unread, under either content
@@ -52,6 +55,35 @@ func TestForeignForms(t *testing.T) {
 				require.ErrorAs(t, err, &broken)
 				assert.Equal(t, "user_confirmed_retry", broken.Diagnosis.Retry.Safety.String(), "%s on %s, %s", name, path, contentType)
 			}
+		}
+	}
+}
+
+// A client that reads by lines has the content of a line even if the stream ends, in
+// whatever way, before the blank line. The same content is recorded.
+func TestLineWithoutItsBlankLine(t *testing.T) {
+	const text = `data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}` + "\n"
+	for name, then := range map[string]func(net.Conn){"end": nil, "reset": nettest.Reset} {
+		for _, tt := range []struct {
+			name, body string
+			chunks     any
+			unread     any
+		}{
+			{"a complete line", text, int64(1), nil},
+			{"a part of a line", text[:len(text)-5], int64(0), nil},
+			{"after a line that is not of the protocol", "data: oops\n\n" + text, int64(1), true},
+			{"only a line that is not of the protocol", "data: oops\n\n", nil, true},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) {
+				r := newRecorder(t)
+				rt := NewTransport(base(t), WithTracerProvider(r))
+				got, _ := call(t.Context(), rt, scriptedServer(t, sseHead+tt.body, then)+chatPath, chatBody)
+				assert.Equal(t, tt.body, got)
+				s := r.only(t)
+				assert.Equal(t, tt.chunks, s.get("llm.stream.text_chunks"))
+				assert.Equal(t, tt.unread, s.get("llm.stream.unread"))
+				assert.NotEqual(t, "terminal_event", s.get("llm.stream.end"))
+			})
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 //
 // Few providers have a code for this, and most say it in words, which are recorded as
 // [ProviderError.History]. Without either, the history is taken as the reason if the status is
-// 400 or 422, or 200 with the error in the stream, no code names another cause, and the history has a call without an output, or an
+// 400 or 422, no code names another cause, and the history has a call without an output, or an
 // output without a call. The ids prove nothing if part of the history is on the server, or if
 // the lists may have been cut. Neither do two calls with one id: some models count their calls
 // anew in each answer, and a provider that refuses that says so.
@@ -23,7 +23,7 @@ func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 		// request left on the server.
 		return causeOf(said.String())
 	}
-	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 && !r.Provider.InBand || catalogue.NamesCause(r.Provider.Code) ||
+	if kind != semconv.ProviderErrorKindInvalidRequest || r.Status != 400 && r.Status != 422 || catalogue.NamesCause(r.Provider.Code) ||
 		r.HistoryCalls == nil || r.HistoryOutputs == nil || len(r.HistoryCalls) >= MaxIDs || len(r.HistoryOutputs) >= MaxIDs {
 		return semconv.CauseUnset
 	}

@@ -667,7 +667,6 @@ func TestBrokenHistory(t *testing.T) {
 		"calls counted in each answer": {invalid, 400, "invalid_request_error", list("functions.pay:0 functions.pay:0"), list("functions.pay:0 functions.pay:0"), 0},
 		"counted, and one without":     {invalid, 400, "", list("functions.pay:0 functions.pay:0"), list("functions.pay:0"), semconv.CauseMissingOutput},
 		"nothing in it":                {invalid, 400, "", list(""), list(""), 0},
-		"refused within the stream":    {invalid, 200, "", list("a"), list(""), semconv.CauseMissingOutput},
 		"another status":               {invalid, 404, "", list("a"), list(""), 0},
 		"no status":                    {invalid, 0, "", list("a"), list(""), 0},
 		"another kind":                 {semconv.ProviderErrorKindRateLimited, 400, "", list("a"), list(""), 0},
@@ -682,7 +681,7 @@ func TestBrokenHistory(t *testing.T) {
 		"the same, whole":              {semconv.ProviderErrorKindTimeout, 0, "websocket_connection_limit_reached", list("a"), list("a"), 0},
 		"the code of a signature":      {invalid, 400, "missing_thought_signature", list("a"), list("a"), semconv.CauseInvalidSignature},
 	} {
-		r := Request{Status: tt.status, Provider: ProviderError{Code: tt.code, InBand: tt.status == 200}, HistoryCalls: tt.calls, HistoryOutputs: tt.outputs}
+		r := Request{Status: tt.status, Provider: ProviderError{Code: tt.code}, HistoryCalls: tt.calls, HistoryOutputs: tt.outputs}
 		assert.Equal(t, tt.want, r.brokenHistory(tt.kind), name)
 	}
 	for _, code := range []string{"", "400", "422", "ValidationException", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "invalid_request_error", "invalid_request_body", "unheard_of"} {
