@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// wildCase is an answer that somebody reported, with what a careful reader says of it.
+// wildCase is an answer from a public report, with the verdict that a careful reader gives.
 type wildCase struct {
 	Source         string            `yaml:"source"` // the report
 	Name           string            `yaml:"name"`

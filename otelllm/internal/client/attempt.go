@@ -173,7 +173,7 @@ func (a *attempt) closed() {
 	a.rec.End(a.rec.Now(), func() record.Ending { return record.Ending{Reason: record.Closed} })
 }
 
-// undelivered ends the attempt because the client of a proxy did not get all of what was read last.
+// undelivered ends the attempt because the client of a proxy did not get all of the last Read.
 func (a *attempt) undelivered() {
 	a.rec.End(a.rec.Now(), func() record.Ending {
 		return record.Ending{Reason: record.Closed, Abort: classify.Abort{Source: semconv.AbortSourceConsumer}, Undelivered: true}

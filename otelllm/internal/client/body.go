@@ -99,8 +99,7 @@ func (b *responseBody) Close() error {
 	return err
 }
 
-// Undelivered is for a proxy whose client has gone before it got all of what was read last. The attempt
-// ends.
+// Undelivered is for a proxy whose client left before it got all of the last Read. The attempt ends.
 func (b *responseBody) Undelivered() {
 	b.attempt.undelivered()
 	b.cleanup.Stop()
