@@ -1,9 +1,3 @@
-// Package trace knows traces: which run a span belongs to, which spans are above it, which runs are complete, and which
-// effects judged runs had. Its [Buffer] is a pure data structure, bounded by age, spans and bytes: the caller passes the
-// time, and gets the spans to release with the reason.
-//
-// The facts of a span stay after the span itself had to be released, so that its run can still be judged on all of them.
-// After all spans of a trace are released, the [History] keeps the facts that later runs and late spans need.
 package trace
 
 import (
@@ -49,7 +43,7 @@ func New(now time.Time, cfg Config) *Buffer {
 		epoch:     now,
 		linksLost: -1,
 		traces:    make(map[pcommon.TraceID]*Trace),
-		judged:    newJudged(now, cfg.Lifetime.Period, 2*cfg.MaxHold, cfg.MaxFactBytes),
+		judged:    newJudged(now, cfg.Lifetime.Period, cfg.MaxFactBytes),
 	}
 	b.history = newHistory(cfg.Lifetime.Period, cfg.MaxFactBytes/16, b.judged, cfg.Lifetime)
 	return b

@@ -312,7 +312,7 @@ func TestLate(t *testing.T) {
 }
 
 func TestJudgedIsBounded(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 10)
+	j := newJudged(t0, time.Hour, 10)
 	j.Rotate(t0)
 	for n := range 10 * minJudged {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
@@ -330,10 +330,14 @@ func TestJudgedIsBounded(t *testing.T) {
 		}
 	}
 	last := pcommon.TraceID{byte((10*minJudged - 1) >> 8), byte((10*minJudged - 1) & 0xff)}
-	j.Rotate(after(2 * time.Minute))
-	j.Rotate(after(4 * time.Minute))
-	assert.False(t, j.late(last, id(0), id(2), id(9)), "spans are forgotten sooner")
-	assert.True(t, j.late(last, id(1), id(0), id(9)), "than runs")
+	for _, later := range []struct {
+		minutes time.Duration
+		kept    bool
+	}{{50, true}, {70, true}, {130, false}} {
+		j.Rotate(after(later.minutes * time.Minute))
+		assert.Equal(t, later.kept, j.late(last, id(0), id(2), id(9)), "beneath, after %d minutes", later.minutes)
+		assert.Equal(t, later.kept, j.late(last, id(1), id(0), id(9)), "named, after %d minutes", later.minutes)
+	}
 }
 
 func TestFactsAreBounded(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// This file alone decides whether a run is complete (explain.go decides whether a complete run waits for other spans, such
-// as a gateway's): its span is buffered and announces how many requests and tools began under the run, and as many are
-// buffered. A [Buffer] tests that whenever spans of the run arrive.
+// This file decides whether a run is complete: its span is buffered and announces how many requests and tools began under
+// the run, and as many are buffered. A [Buffer] tests that whenever spans of the run arrive.
 //
 // A run with more parts than it announced cannot be trusted to have counted: it waits and is judged like a run that
 // announces nothing.

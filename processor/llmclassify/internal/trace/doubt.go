@@ -31,7 +31,7 @@ const (
 	// Crowded: there was no room to remember which traces were forgotten.
 	Crowded
 
-	// Uncounted are the doubts that do not matter if as many parts are members as the run announced.
+	// Uncounted are the doubts that do not count for a run that announced how many parts it has: a missing one shows.
 	Uncounted = OpenRun | Refused | LinksLost | Crowded
 )
 

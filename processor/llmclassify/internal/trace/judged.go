@@ -25,13 +25,13 @@ type Judged struct {
 	lost  time.Time // see Lost
 }
 
-// newJudged remembers runs and spans for these periods, in at most an eighth of bytes in all.
-func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
+// newJudged remembers runs and spans for this period, in at most an eighth of bytes in all.
+func newJudged(now time.Time, period time.Duration, bytes int) *Judged {
 	j := &Judged{
 		now:   now,
 		seed:  maphash.MakeSeed(),
-		runs:  newMemory(now, runs, 0),
-		spans: newMemory(now, spans, 0),
+		runs:  newMemory(now, period, 0),
+		spans: newMemory(now, period, 0),
 	}
 	j.setLimits(bytes, minJudged)
 	return j

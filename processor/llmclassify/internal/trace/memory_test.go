@@ -80,7 +80,7 @@ func TestMarksForgotten(t *testing.T) {
 	m.Rotate(after(20))
 	assert.False(t, fill(1000))
 
-	j := newJudged(t0, time.Hour, time.Hour, 0)
+	j := newJudged(t0, time.Hour, 0)
 	j.Forgot(pcommon.TraceID{1})
 	j.Rotate(t0.Add(time.Minute))
 	for n := range byte(250) {

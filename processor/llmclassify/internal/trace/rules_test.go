@@ -441,14 +441,13 @@ func TestDeadlines(t *testing.T) {
 
 // The two generations of both memories have an eighth of the bytes.
 func TestJudgedLimits(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 8*2*judgedSize*20_000)
+	j := newJudged(t0, time.Hour, 8*2*judgedSize*20_000)
 	assert.Equal(t, 5000, j.runs.limit)
 	assert.Equal(t, 15_000, j.spans.limit)
-	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)
 }
 
 func TestRememberedSpans(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 0)
+	j := newJudged(t0, time.Hour, 0)
 	beneath := func(parent byte) bool { return j.late(trace1, id(0), id(parent), id(9)) }
 	for _, span := range []byte{2, 3} {
 		j.span(trace1, id(span))

@@ -33,9 +33,9 @@ const (
 // brokenWork is the work for a chain that breaks off, in items: its end is searched among the judged runs.
 const brokenWork = 4
 
-// innermost removes from the set each run around a buffered run that is not in the set: it includes the effects of that
+// notAround removes from the set each run around a buffered run that is not in the set: it includes the effects of that
 // inner run, which are not known yet. If the search exceeds Limits.Within, [Trace.tooMany] is set.
-func (b *Buffer) innermost(t *Trace, set runSet) runSet {
+func (b *Buffer) notAround(t *Trace, set runSet) runSet {
 	if len(t.spans) < 2 || len(set) == 0 {
 		return set
 	}

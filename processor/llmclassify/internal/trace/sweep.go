@@ -62,7 +62,7 @@ func (b *Buffer) sweepReady(t *Trace, now age, releases []Release) []Release {
 
 // sweepRuns releases the runs that are complete or have ended, except runs around one that is released later.
 func (b *Buffer) sweepRuns(t *Trace, now age, releases []Release, complete, ended runSet) []Release {
-	left := b.innermost(t, slices.Concat(complete, ended))
+	left := b.notAround(t, slices.Concat(complete, ended))
 	defer func() { t.tooMany = false }()
 	goes := left.lookup()
 	waits := func(id pcommon.SpanID) bool { return !goes(id) }
@@ -120,9 +120,9 @@ func (b *Buffer) sweepDue(t *Trace, now age, releases []Release) []Release {
 				}
 			}
 		}
-		innermost := b.innermost(t, slices.Clone(runs)).lookup()
+		goes := b.notAround(t, slices.Clone(runs)).lookup()
 		for _, id := range runs {
-			if !innermost(id) {
+			if !goes(id) {
 				t.runs.get(id).doubt |= Elsewhere
 			}
 		}

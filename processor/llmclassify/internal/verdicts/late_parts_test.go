@@ -48,6 +48,25 @@ func TestToolWithoutRunComesLate(t *testing.T) {
 	}
 }
 
+// The span above a late tool that names no run is remembered for as long as the run.
+func TestToolWithoutRunComesMuchLater(t *testing.T) {
+	tool := harness.GenAISpan(3, 2, otelsemconv.GenAIOperationNameExecuteTool, 0.5, 0.6, otelsemconv.GenAIToolName("pay"))
+	h := harness.New(t, harness.DefaultConfig(), nil)
+	h.Consume(t, cutRequest(), harness.RunSpan(1, 0, 5, 1, 0))
+	for trace := range byte(5) {
+		h.Pass(t, 2*harness.MaxHold)
+		h.HeldRun(t, 10+trace)
+	}
+	h.Consume(t, tool)
+	for id, span := range harness.SpansOf(h.Out()) {
+		if id[7] == 3 {
+			assert.Equal(t, harness.Confirm, harness.VerdictOf(span).Safety, "the late span corrects its run")
+			return
+		}
+	}
+	t.Fatal("the late span is held")
+}
+
 // What an MCP server did beneath the run's own tool is that tool's call.
 func TestToolBeneathToolComesLate(t *testing.T) {
 	own := harness.ToolSpan(4, 0.01, 0.08, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
