@@ -37,8 +37,8 @@ type Route struct {
 // keep only the host of a base URL. They have the credentials for the server that the base URL
 // named.
 type Rest struct {
-	Host string // of the provider that a request names by its path or headers; "" for all others
-	URL  *url.URL
+	Host string   // of the provider that a request names by its path or headers; "" for all others
+	URL  *url.URL // nil: they are refused
 }
 
 // Plan is how the command is started.
@@ -83,13 +83,15 @@ func Prepare(c Command) (*Plan, error) {
 	for i := range providers {
 		b.variables(&providers[i])
 	}
+	variables := slices.Clone(b.plan.Routes)
 	if agent.set != nil {
 		if err := agent.set(b); err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", agent.Title, err)
 		}
 	}
+	settings := slices.DeleteFunc(slices.Clone(b.plan.Routes), func(r Route) bool { return slices.Contains(variables, r) })
 	for i := range providers {
-		b.rest(&providers[i])
+		b.rest(&providers[i], settings)
 	}
 	if all := b.Upstreams[""]; all != nil {
 		b.plan.Rests = append(b.plan.Rests, Rest{URL: all})
@@ -203,9 +205,7 @@ func (b *builder) leaveAlone(p *provider) {
 			b.plan.Env = append(b.plan.Env, kv)
 		}
 	}
-	b.plan.Routes = slices.DeleteFunc(b.plan.Routes, func(r Route) bool {
-		return r.Prefix == "/"+p.Name || strings.HasPrefix(r.Prefix, "/"+p.Name+"-")
-	})
+	b.plan.Routes = slices.DeleteFunc(b.plan.Routes, p.has)
 }
 
 // keep sends what the user has set through the proxy, and reports whether there was any.
@@ -285,20 +285,27 @@ func (b *builder) through(name, value string) (string, bool) {
 	return base.String(), true
 }
 
-// rest adds where the requests of a provider go without a prefix: to its default if a route
-// leads there, or else where its first route leads.
-func (b *builder) rest(p *provider) {
+// rest adds where the requests of a provider go without a prefix: to its default if a route leads there, or else
+// where its first route leads. They go nowhere if the agent's own settings, whose routes these are, name another
+// server: the credentials may be for that one.
+func (b *builder) rest(p *provider, settings []Route) {
 	known, _ := url.Parse(p.URL) // a constant
 	var to *url.URL
 	for _, r := range b.plan.Routes {
-		own := r.Prefix == "/"+p.Name || strings.HasPrefix(r.Prefix, "/"+p.Name+"-")
-		if own && (to == nil || r.URL.Host == known.Host) {
+		if p.has(r) && (to == nil || r.URL.Host == known.Host) {
 			to = r.URL
 		}
 	}
-	if to != nil {
-		b.plan.Rests = append(b.plan.Rests, Rest{Host: known.Host, URL: to})
+	if to == nil {
+		return
 	}
+	for _, r := range settings {
+		if r.URL.Host != to.Host && (p.has(r) || !slices.ContainsFunc(providers, func(p provider) bool { return p.has(r) })) {
+			b.plan.Rests = append(b.plan.Rests, Rest{Host: known.Host})
+			return
+		}
+	}
+	b.plan.Rests = append(b.plan.Rests, Rest{Host: known.Host, URL: to})
 }
 
 // prefix returns the path prefix of the route to target, which it adds if need be.

@@ -365,6 +365,14 @@ func TestPi(t *testing.T) {
 	assert.Equal(t, "https://team.example/v1/chat/completions", reached(t, p, bases["team"], "/chat/completions"))
 	assert.Equal(t, "https://api.openai.com/v1/responses", reached(t, p, bases["openai"], "/responses"))
 	assert.Equal(t, "https://generativelanguage.googleapis.com/v1beta/models", reached(t, p, bases["google"], "/models"))
+	for _, rest := range p.Rests {
+		assert.Nil(t, rest.URL, "a request to %s that names no route may be for a server of models.json", rest.Host)
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "models.json"), []byte(`{"providers": {"anthropic": {"baseUrl": "https://gw.example/anthropic"}}}`), 0o600))
+	for _, rest := range prepare(t, c).Rests {
+		assert.Equal(t, rest.Host == "api.anthropic.com", rest.URL == nil, "the server of models.json is one of %s", rest.Host)
+	}
 }
 
 func TestAgentsWithSettingsAlone(t *testing.T) {

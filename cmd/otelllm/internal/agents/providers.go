@@ -1,6 +1,9 @@
 package agents
 
-import "net/url"
+import (
+	"net/url"
+	"strings"
+)
 
 // provider is a model provider, and the variables from which programs take its base URL.
 type provider struct {
@@ -15,6 +18,11 @@ type provider struct {
 	// SDK. If one is set there is no default: Azure's client in OpenAI's SDK for Node sends its
 	// key to OPENAI_BASE_URL.
 	Unless []string
+}
+
+// has reports whether a route is one of the provider.
+func (p *provider) has(r Route) bool {
+	return r.Prefix == "/"+p.Name || strings.HasPrefix(r.Prefix, "/"+p.Name+"-")
 }
 
 // providers is the table of providers. The variables are those of the providers' SDKs and of

@@ -78,7 +78,9 @@ func thisMachine(host string) bool {
 func namedHosts(upstreams []Upstream) map[string]bool {
 	named := make(map[string]bool)
 	for _, u := range upstreams {
-		named[hostname(u.URL.Host)] = true
+		if u.URL != nil {
+			named[hostname(u.URL.Host)] = true
+		}
 		if u.Host != "" {
 			named[hostname(u.Host)] = true
 		}

@@ -51,8 +51,8 @@ type Upstream struct {
 	// Host is that of a request, with or without its port.
 	Host string
 	// Provider is the host of a known provider, such as api.openai.com. The requests that match
-	// no Prefix and no Host and name it by their path or headers go to URL instead. Prefix and
-	// Host have no effect then.
+	// no Prefix and no Host and name it by their path or headers go to URL instead, or are refused
+	// if URL is nil. Prefix and Host have no effect then.
 	Provider string
 	// URL is where the requests go. Its path comes before theirs.
 	URL *url.URL
@@ -115,6 +115,9 @@ type Server struct {
 // New returns a Server. It fails if an upstream's URL is not one to send requests to.
 func New(config Config) (*Server, error) {
 	for _, u := range config.Upstreams {
+		if u.URL == nil && u.Provider != "" {
+			continue
+		}
 		if err := check(u.URL); err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func (s *Server) route(r *http.Request) (base *url.URL, prefix string, ok bool) 
 	base, ok = UpstreamFor(r)
 	for i := range s.upstreams {
 		if u := &s.upstreams[i]; ok && u.Provider == base.Host {
-			return u.URL, "", true
+			return u.URL, "", u.URL != nil
 		}
 	}
 	if rest != nil {

@@ -64,7 +64,7 @@ func TestRoutes(t *testing.T) {
 	a, b, c, rest := named("a"), named("b"), named("c"), named("rest")
 	a.Path = "/base/"
 	proxy := start(t, nil, func(config *Config) {
-		config.Upstreams = []Upstream{{URL: rest}, {Prefix: "/a", URL: a}, {Prefix: "/b c/", URL: b}, {Host: "c.local", URL: c}, {Provider: "api.openai.com", URL: b}}
+		config.Upstreams = []Upstream{{URL: rest}, {Prefix: "/a", URL: a}, {Prefix: "/b c/", URL: b}, {Host: "c.local", URL: c}, {Provider: "api.openai.com", URL: b}, {Provider: "api.anthropic.com"}}
 	})
 	for _, tt := range []struct{ host, path, want string }{
 		{"", "/a/v1/models?x=/a", "a /base/v1/models?x=/a"},
@@ -78,6 +78,7 @@ func TestRoutes(t *testing.T) {
 		{"C.local", "/v1/models", "c /v1/models"},
 		{"c.local:1234", "/b/v1", "c /b/v1"},
 		{"localhost", "/v1/other", "rest /v1/other"},
+		{"", "/v1/messages", `{"error":{"type":"otelllm_no_upstream","message":"otelllm knows no upstream for this path: name one with --upstream"}}` + "\n"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy.addr+tt.path, nil)
 		require.NoError(t, err)
