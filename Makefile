@@ -14,8 +14,8 @@ OTELLLM := $(BUILD)/otelllm
 # internal/tools these two have code; the others pin versions.
 MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm cmd/otelllm/internal/page/browser examples test deploy/collector
 TOOL_MODULES := internal/tools/release internal/tools/configschema
-# The modules whose tests read files, and have no use for the race detector.
-FILE_MODULES := deploy/collector $(TOOL_MODULES)
+# The modules whose tests read files or drive a browser, and have no use for the race detector.
+PLAIN_MODULES := cmd/otelllm/internal/page/browser deploy/collector $(TOOL_MODULES)
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
 # of deploy/ share what they have in common.
@@ -100,8 +100,8 @@ test: download ## all tests of all modules, with the race detector: where cases 
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
-	@MODULES="$(filter-out $(FILE_MODULES),$(MODULES))" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
-	@MODULES="$(FILE_MODULES)" $(PLAIN) scripts/each-module test $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(filter-out $(PLAIN_MODULES),$(MODULES))" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(PLAIN_MODULES)" $(PLAIN) scripts/each-module test $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: test-full
 test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector
