@@ -22,6 +22,7 @@ func needsPrograms(t *testing.T) {
 
 // A minute of much traffic, with an outage and a restart: the short form of `make eyes`.
 func TestLedger(t *testing.T) {
+	t.Parallel()
 	needsPrograms(t)
 	const length, runTimeout = 45 * time.Second, 3 * time.Second
 	backend := startBackend(t, binary(t), nil)
@@ -46,6 +47,7 @@ func TestLedger(t *testing.T) {
 // What llm_classify has judged, a second one on its way judges no more: each run is counted once, those included that
 // never ended and got a span of their own.
 func TestSecondCollectorChangesNothing(t *testing.T) {
+	t.Parallel()
 	needsPrograms(t)
 	const length, runTimeout = 15 * time.Second, 3 * time.Second
 	backend := startBackend(t, binary(t), nil)
@@ -61,6 +63,7 @@ func TestSecondCollectorChangesNothing(t *testing.T) {
 
 // A backend that is away: the spans are lost by the exporter, and the first rows of two dashboards say how many.
 func TestSpansLost(t *testing.T) {
+	t.Parallel()
 	needsPrograms(t)
 	w := startWatched(t, false, 3*time.Second, freeAddress(t))
 	runs := traffic.New(traffic.Config{Seed: seed(t), Start: time.Now(), For: 5 * time.Second, Rate: 600})

@@ -25,6 +25,7 @@ const (
 // A hundred services with 400 runs each, and no value twice. The page stays within its bounds, what was counted before
 // is still counted exactly, and no total misses anything.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	const services, runs = 100, 400
 	url, metrics := startCounting(t, nil)
 
@@ -216,6 +217,7 @@ func TestWaste(t *testing.T) {
 
 // Series without news go, and others get their place.
 func TestSeriesExpire(t *testing.T) {
+	t.Parallel()
 	url, metrics := startCounting(t, map[string]string{"METRICS_COUNTS": "2", "METRICS_HISTOGRAMS": "2", "METRICS_EXPIRATION": "2s"})
 	for _, service := range []string{"one", "two", "three"} {
 		sendSpans(t, url, service, []map[string]any{counted("chat")})

@@ -543,7 +543,7 @@ class Recording {
       'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': error?.after || undefined,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
       'llm.provider_error.kind': error?.kind, 'llm.provider_error.code': error?.code, 'llm.provider_error.in_band': error && known,
-      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': error?.intermediary || s.spliced || undefined,
+      'llm.provider_error.history': error?.history, 'llm.provider_error.intermediary': (error ? error.intermediary : s.spliced) || undefined,
       'llm.watchdog.kind': c.watchdog, 'llm.watchdog.limit': c.limit,
       ...(known && {
         'llm.stream.unread': s.unread || undefined,

@@ -1434,7 +1434,7 @@ class _Recording:
             'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
         }
         facts.update(error)
-        if s.spliced:
+        if s.spliced and s.error is None:
             facts['llm.provider_error.intermediary'] = True
         if known:
             finish = [_name(f) for f in s.finish] + (['error'] if c.get('due') else [])

@@ -54,7 +54,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 			f.OpenCallIDs = append(f.OpenCallIDs, c.ID)
 		}
 	}
-	f.Provider.Intermediary = f.Provider.Intermediary || st.Spliced
+	f.Provider.Intermediary = st.Spliced // an error within the answer says by itself whose it is
 	f.ResponseID, f.ResponseModel = st.ResponseID, st.Model
 	f.Usage, f.OutputTokens = st.Usage, classify.Counted(st.Usage.Output)
 }
