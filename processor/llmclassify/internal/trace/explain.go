@@ -11,7 +11,7 @@ import (
 // maxForeign bounds the items of other runs that are evidence for one run, and maxLooked the ones that are tested for that.
 const (
 	maxForeign = 128
-	maxLooked  = 16 * maxForeign
+	maxLooked  = 4 * maxForeign
 )
 
 // foreignRequests are the requests of a trace with the request or tool above each, by their start.
@@ -23,17 +23,23 @@ type foreignRequest struct {
 	above pcommon.SpanID
 }
 
-// foreignOf returns the requests of groups. It returns none for a single group.
+// foreignOf returns the requests of groups that may be evidence for another one: if all are of one service, these are the
+// requests beneath others. It returns none for a single group.
 func foreignOf(groups []*group) (list foreignRequests) {
 	if len(groups) < 2 {
 		return nil
 	}
+	several := false
 	for _, g := range groups {
 		for i, it := range g.items {
 			if it.Role == Request && !it.Gone() {
 				list = append(list, foreignRequest{it, g, g.above[i]})
+				several = several || !SameService(list[0].Item, it)
 			}
 		}
+	}
+	if !several {
+		list = slices.DeleteFunc(list, func(r foreignRequest) bool { return r.above.IsEmpty() })
 	}
 	slices.SortFunc(list, func(a, b foreignRequest) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), bytes.Compare(a.ID[:], b.ID[:]))
