@@ -6,15 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/keep"
 )
 
 // createOutput creates a file for runs, which name models and tools of this user: no other user may read it.
 func createOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 }
-
-// probeBytes is more than the space that a file system keeps beside a small file for free.
-const probeBytes = 64 << 10
 
 // probe reports whether a new file can be written to: a full disk is an error before the command starts. A device gets an empty
 // line, and what has a reader, such as a pipe, nothing.
@@ -26,8 +25,9 @@ func probe(f *os.File) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	_, err = f.WriteAt(make([]byte, probeBytes), 0)
-	return errors.Join(err, f.Sync(), f.Truncate(0))
+	err = keep.Probe(f)
+	_, seekErr := f.Seek(0, io.SeekStart)
+	return errors.Join(err, seekErr)
 }
 
 // replaceOutput replaces a file for runs, so that at any moment all of the old one or all of the new one is there, even if

@@ -267,7 +267,7 @@ func NamedHistory(code string) semconv.ProviderErrorHistory {
 // findName returns the rule of a name under a status. A rule that holds for one status only
 // counts for an error whose status is not known, too.
 func findName(name string, status int) (rule, bool) {
-	rules := named(name) // the one for any status is the last
+	rules := names[knownAs(name)] // the one for any status is the last
 	for _, r := range rules {
 		if r.status == 0 || r.status == status {
 			return r, true
@@ -282,7 +282,7 @@ func findName(name string, status int) (rule, bool) {
 	return rule{}, false
 }
 
-// named returns the rules of a name.
+// named returns the rules of a name, in any case of its letters.
 func named(name string) []rule { return names[knownAs(normalName(name))] }
 
 // knownAs returns the name in the catalogue that a name means. Gateways write upstream_ before the name

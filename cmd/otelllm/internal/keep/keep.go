@@ -66,8 +66,7 @@ func Open(dir string, maxBytes int64) (*Keeper, error) {
 	if err := k.open(); err != nil {
 		return nil, fmt.Errorf("keep runs in %s: %w", dir, err)
 	}
-	_, err := k.file.Write(make([]byte, probeBytes))
-	if err = errors.Join(err, k.file.Sync(), k.file.Truncate(0)); err != nil {
+	if err := Probe(k.file); err != nil {
 		_ = k.file.Close()
 		remove(filepath.Join(dir, k.name))
 		return nil, fmt.Errorf("keep runs in %s: nothing can be written: %w", dir, err)
@@ -77,6 +76,13 @@ func Open(dir string, maxBytes int64) (*Keeper, error) {
 
 // probeBytes is more than the space that a file system keeps beside a small file for free.
 const probeBytes = 64 << 10
+
+// Probe returns an error if an empty file cannot be written to, because the disk is full for example. The file is empty
+// again afterwards; unless it is one to append to, its offset is at probeBytes.
+func Probe(f file) error {
+	_, err := f.Write(make([]byte, probeBytes))
+	return errors.Join(err, f.Sync(), f.Truncate(0))
+}
 
 // Add writes td, without what may not be recorded. If that fails, for example on a full disk,
 // Add returns the error once and keeps the documents in memory, the newest 4 MiB of them,
