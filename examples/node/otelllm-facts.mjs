@@ -1080,7 +1080,7 @@ const responses = {
         s.broken &&= !items(e.response.output).length; // it has all of the answer once more
         done(s);
         break;
-      case 'response.failed': case 'response.cancelled': {
+      case 'response.failed': case 'response.cancelled': case 'response.error': { // the last one of gateways
         let fault = new Fault().read(e.response?.error);
         if (!fault.seen) fault = flatFault(e); // a gateway has put it beside the response, or in its place
         if (type === 'response.cancelled') fault.code ||= 'cancelled';
@@ -1089,7 +1089,7 @@ const responses = {
       }
       case 'response.done': // of some servers: its status says how it ended
         return responses.event({ ...e, type: `response.${e.response?.status ?? 'completed'}` }, s);
-      case 'error': fail(s, flatFault(e).error); break;
+      case 'error': fail(s, errorOfEvent(e)); break;
       default: if (/\.delta$/.test(type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(type)) unknownPart(s);
     }
   },
@@ -1170,10 +1170,7 @@ const messages = {
         if (s.finish.length) done(s);
         s.terminal = true;
         break;
-      case 'error':
-        if (!e.error) unknownPart(s); // it is in another form
-        fail(s, besides(new Fault().read(e.error), e).error);
-        break;
+      case 'error': fail(s, errorOfEvent(e)); break;
     }
   },
   document(body, s) {
@@ -1421,11 +1418,20 @@ function chatError(e, name, failure) {
 }
 
 // untyped is the type of an event that some gateways send without one: an error.
-const untyped = (e) => (holds(e.error) && Object.keys(e.error).length ? 'error' : undefined);
+function untyped(e) {
+  const fault = faultIn(e);
+  return fault.seen || fault.known ? 'error' : undefined;
+}
 
 // cutBy returns what cut a response that has ended; gateways send response.completed then, too.
 function cutBy({ status, stop_reason: stop, incomplete_details: details }) {
   return details?.reason ?? (/^(length|max_tokens|content_filter)$/.test(stop) ? stop : status === 'incomplete' ? status : undefined);
+}
+
+// errorOfEvent returns the error of an error event, which has it in a member or is flat.
+function errorOfEvent(e) {
+  const fault = new Fault().read(e.error);
+  return (fault.seen ? besides(fault, e) : faultIn(e)).error;
 }
 
 // flatFault reads the error of an event of Responses, which has it in a member or in its own.
@@ -1474,7 +1480,7 @@ function meaningOf(responseStatus, error, after) {
     if (strengths.indexOf(by) > strengths.indexOf(best.by)) best = { kind, history: history || undefined, by };
     intermediary ||= front === 1;
   };
-  if (status >= 500 && error.quoted) { // a gateway has its own status for an error of a provider
+  if (!(status >= 400 && status < 500) && error.quoted) { // a gateway has its own status for an error of a provider, or none within a stream
     status = error.quoted;
     take([catalogue.statuses[status] ?? 'invalid_request', 'status']);
   }
@@ -1562,16 +1568,17 @@ function around(text, from, to) {
   return bytes(text.slice(0, from), -nearLimit).split(ends).at(-1) + text.slice(from, to) + bytes(text.slice(to), 0, nearLimit).split(ends)[0];
 }
 
-// The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
+// The HTTP status that a message quotes, as a member, in words such as "Error code: 400" and "400 Bad Request", or by the name of LiteLLM's exception for it.
 const exceptions = new Map([['badrequest', 400], ['unprocessableentity', 422], ['authentication', 401], ['permissiondenied', 403], ['notfound', 404], ['ratelimit', 429]]);
 const quotedStatus = new RegExp(String.raw`\b(?:code|status|status_code|statuscode|http_status|http|returned)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b`
+  + String.raw`|\b(4\d\d) (?:bad request|unauthorized|payment required|forbidden|not found|unprocessable entity|too many requests)\b`
   + String.raw`|\blitellm\.(${[...exceptions.keys()].join('|')})error\b`, 'g');
 
 // statusQuoted returns the only status of 400 to 499 that a message quotes, or 0. Those of 500 and more are mostly the gateway's own, and
 // what went wrong with a fallback says nothing about the request.
 function statusQuoted(text) {
   const [words] = plain(text).toLowerCase().split('error doing the fallback');
-  const found = [...words.matchAll(quotedStatus)].slice(0, 16).map(([, status, name]) => Number(status ?? exceptions.get(name)));
+  const found = [...words.matchAll(quotedStatus)].slice(0, 16).map(([, status, reasoned, name]) => Number(status ?? reasoned ?? exceptions.get(name)));
   const refused = new Set(found.filter((status) => status < 500));
   return refused.size === 1 ? [...refused][0] : 0;
 }

@@ -1841,7 +1841,7 @@ class _Responses:
 
     @staticmethod
     def event(e, s, name=None):
-        kind, item = str(e.get('type') or name or ('error' if e.get('error') else None)), e.get('item') or {}
+        kind, item = str(e.get('type') or name or _untyped(e)), e.get('item') or {}
         ours = bool(_Responses.ours.fullmatch(str(item.get('type'))))
         _identify(s, e.get('response'))
         if kind == 'response.output_item.added':
@@ -1895,7 +1895,7 @@ class _Responses:
                                  'tool_calls' if any(c.ready for c in s.calls) else 'stop'))
             s.broken = s.broken and not _items(response.get('output'))  # it has all of the answer once more
             _done(s)
-        elif kind in ('response.failed', 'response.cancelled'):
+        elif kind in ('response.failed', 'response.cancelled', 'response.error'):  # the last one of gateways
             fault = _Fault().read((e.get('response') or {}).get('error'))
             if not fault.seen:
                 fault = _flat_fault(e)  # a gateway has put it beside the response, or in its place
@@ -1905,7 +1905,7 @@ class _Responses:
         elif kind == 'response.done':  # of some servers: its status says how it ended
             _Responses.event({**e, 'type': f"response.{(e.get('response') or {}).get('status') or 'completed'}"}, s)
         elif kind == 'error':
-            _fail(s, _flat_fault(e).error())
+            _fail(s, _error_of_event(e))
         elif kind.endswith('.delta') and not re.search(r'_call_\w+\.delta$|^response\.mcp_call', kind):
             s.unread = True
 
@@ -1960,7 +1960,7 @@ class _Messages:
 
     @staticmethod
     def event(e, s, name=None):
-        kind = e.get('type') or name or ('error' if e.get('error') else None)  # some gateways send an error without a type
+        kind = e.get('type') or name or _untyped(e)
         if kind == 'message_start':
             again = e['message'].get('id')
             if s.blocks and not s.terminal and again and again == s.message:
@@ -2011,8 +2011,7 @@ class _Messages:
                 _done(s)
             s.terminal = True
         elif kind == 'error':
-            s.unread = s.unread or not e.get('error')  # it is in another form
-            _fail(s, _besides(_Fault().read(e.get('error')), e).error())
+            _fail(s, _error_of_event(e))
 
     @staticmethod
     def document(body, s):
@@ -2341,6 +2340,18 @@ def _cut_by(response):
             or ('incomplete' if response.get('status') == 'incomplete' else None))
 
 
+def _untyped(e):
+    """Return the type of an event that some gateways send without one: an error."""
+    fault = _fault_in(e)
+    return 'error' if fault.seen or fault.known() else None
+
+
+def _error_of_event(e):
+    """Return the error of an error event, which has it in a member or is flat."""
+    fault = _Fault().read(e.get('error'))
+    return (_besides(fault, e) if fault.seen else _fault_in(e)).error()
+
+
 def _flat_fault(e):
     """Read the error of an event of Responses, which has it in a member or in its own."""
     fault = _Fault().read(e.get('error'))
@@ -2393,7 +2404,7 @@ def _meaning_of(response_status, error, after):
     # 424 is that of a gateway: the error names the status of what failed.
     status = response_status if response_status >= 400 and not (response_status == 424 and own) else own
     found = []
-    if status >= 500 and error['quoted']:  # a gateway has its own status for an error of a provider
+    if not 400 <= status < 500 and error['quoted']:  # a gateway has its own status for an error of a provider, or none within a stream
         status = error['quoted']
         found.append(_Rule(_CATALOGUE['statuses'].get(str(status), 'invalid_request'), 'status'))
     for i, name in enumerate(map(_name_in, said)):
@@ -2520,10 +2531,11 @@ def _around(text, start, end):
     return _SENTENCE_END.split(before)[-1] + text[start:end] + _SENTENCE_END.split(after)[0]
 
 
-# The HTTP status that a message quotes, as a member, in words such as "Error code: 400", or by the name of LiteLLM's exception for it.
+# The HTTP status that a message quotes, as a member, in words such as "Error code: 400" and "400 Bad Request", or by the name of LiteLLM's exception for it.
 _EXCEPTIONS = {'badrequest': 400, 'unprocessableentity': 422, 'authentication': 401, 'permissiondenied': 403, 'notfound': 404, 'ratelimit': 429}
 _QUOTED_STATUS = re.compile(
     r"""\b(?:code|status|status_code|statuscode|http_status|http|returned)["']? *(?:[:=] *|of +)?["'(]?([45]\d\d)\b"""
+    r"""|\b(4\d\d) (?:bad request|unauthorized|payment required|forbidden|not found|unprocessable entity|too many requests)\b"""
     rf"""|\blitellm\.({'|'.join(_EXCEPTIONS)})error\b""", re.ASCII)
 
 
@@ -2532,7 +2544,7 @@ def _status_quoted(text):
     went wrong with a fallback says nothing about the request."""
     words = _plain(text).lower().split('error doing the fallback')[0]
     found = itertools.islice(_QUOTED_STATUS.finditer(words), 16)
-    refused = {status for status in (int(f[1] or _EXCEPTIONS[f[2]]) for f in found) if status < 500}
+    refused = {status for status in (int(f[1] or f[2] or _EXCEPTIONS[f[3]]) for f in found) if status < 500}
     return refused.pop() if len(refused) == 1 else 0
 
 

@@ -66,7 +66,7 @@ type Verdict struct {
 // are equal the first. This is the only place that says so:
 //
 //	a specific code > a phrase > a type, or a code that a phrase refines >
-//	a status that names a cause, or that a 5xx quotes > a code or a type that names a family > any status
+//	a status that names a cause, or that a 5xx or an error without a status quotes > a code or a type that names a family > any status
 //
 // A limit of a long period is a phrase and gives way to all others. A family of server errors, such as
 // api_error, beside a 4xx is the gateway's own type, and gives way to the status.
@@ -77,7 +77,7 @@ const (
 	ByNothing  Strength = iota // no entry and no status
 	ByClass                    // the status is 4xx or 5xx and names no cause
 	ByFamily                   // a name of many errors, such as invalid_request_error
-	ByStatus                   // a status that names a cause, such as 429, or that a 5xx quotes
+	ByStatus                   // a status that names a cause, such as 429, or one that is quoted
 	ByType                     // a type, or a code that a phrase refines (yields: phrase)
 	ByPhrase                   // words of the message
 	BySpecific                 // a code that names the cause, such as insufficient_quota
@@ -136,8 +136,8 @@ func Decide(e Error) Verdict {
 	if status < 400 || status == failedDependency && own != 0 {
 		status = own
 	}
-	if status >= 500 && e.Quoted >= 400 && e.Quoted < 500 {
-		// A gateway has its own status for an error of a provider.
+	if (status >= 500 || status < 400) && e.Quoted >= 400 && e.Quoted < 500 {
+		// A gateway has its own status for an error of a provider, or none within a stream.
 		status = e.Quoted
 		take(rule{kind: statusKind(status)}, ByStatus, statusKey(status))
 	}

@@ -158,12 +158,16 @@ func TestQuotedStatus(t *testing.T) {
 		`b'{\n  \"error\": {\n    \"code\": 400`:             400,
 		`Error code: 400 - {'error': {'code': '400'}}`:       400,
 		"upstream returned HTTP 422: field required":         422,
-		"status_code=415":                                                             415,
-		"upstream responded with status 403":                                          403,
-		"litellm.ServiceUnavailableError: litellm.BadRequestError: x":                 400,
-		`litellm.BadRequestError: x {"code": 429}`:                                    0, // they disagree
-		"a: status 400; b: status 403":                                                0,
-		"HTTP 503, then status 400":                                                   400,
+		"status_code=415":                                             415,
+		"upstream responded with status 403":                          403,
+		"litellm.ServiceUnavailableError: litellm.BadRequestError: x": 400,
+		`litellm.BadRequestError: x {"code": 429}`:                    0, // they disagree
+		"Error from provider: 400 Bad Request":                        400,
+		"HTTP 403 Forbidden: x":                                       403,
+		"429 Too Many Requests, then 403 Forbidden":                   0, // they disagree
+		"400 requests":                                                0,
+		"a: status 400; b: status 403":                                0,
+		"HTTP 503, then status 400":                                   400,
 		"overloaded. Error doing the fallback: litellm.BadRequestError: x - code 400": 0,
 		strings.Repeat("status 400 ", MaxMessage):                                     400,
 	} {
@@ -177,6 +181,8 @@ func TestQuotedStatus(t *testing.T) {
 		{Error{Status: 200, Own: 503, Quoted: 400}, "invalid_request"},
 		{Error{Status: 500, Quoted: 400, Names: []string{"", "server_error"}}, "invalid_request"},
 		{Error{Status: 502, Quoted: 429}, "rate_limited"},
+		{Error{Status: 200, Quoted: 400}, "invalid_request"}, // within a stream
+		{Error{Status: 200, Own: 429, Quoted: 400}, "rate_limited"},
 		{Error{Status: 503, Quoted: 400, Names: []string{"context_length_exceeded"}}, "context_length_exceeded"},
 		{Error{Status: 429, Quoted: 400}, "rate_limited"}, // the wrapper's status says more than "gateway"
 	} {

@@ -66,10 +66,12 @@ func nextQuoted(text string) (key, value, rest string, ok bool) {
 func isQuote(b byte) bool { return b == '"' || b == '\'' }
 
 // quotedStatus finds an HTTP error status that a message quotes: as a member of an object, in
-// JSON or in Python's notation, or in words such as "Error code: 400", "HTTP 400" and "returned 400"; or the
-// exception that LiteLLM, and the SDKs that it calls, have for one.
+// JSON or in Python's notation, or in words such as "Error code: 400", "HTTP 400" and "returned 400"; a status
+// with its reason phrase, such as "400 Bad Request"; or the exception that LiteLLM, and the SDKs that it
+// calls, have for one.
 var quotedStatus = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http|returned)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
+		`\b(4\d\d) (?:bad request|unauthorized|payment required|forbidden|not found|unprocessable entity|too many requests)\b|` +
 		`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
 })
 
@@ -90,9 +92,9 @@ func QuotedStatus(message []byte) int {
 	text, _, _ := strings.Cut(strings.ToLower(normalMessage(message)), "error doing the fallback")
 	status := 0
 	for _, found := range quotedStatus().FindAllStringSubmatch(text, maxQuoted) {
-		n, ok := exceptions[found[2]]
+		n, ok := exceptions[found[3]]
 		if !ok {
-			n, _ = strconv.Atoi(found[1])
+			n, _ = strconv.Atoi(found[1] + found[2]) // one of them
 		}
 		switch {
 		case n >= 500 || n == status:

@@ -100,8 +100,8 @@ func (r *messagesReader) event(name, data []byte) payloadKind {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	}
-	if len(ev.typ) == 0 && ev.fault.seen {
-		ev.typ = []byte("error") // some gateways send an error without the type of the event
+	if f, ok := strayError(ev.typ, data); ok && (len(ev.typ) == 0 || !ev.fault.seen) {
+		ev.typ, ev.fault = []byte("error"), f
 	}
 	return r.apply(&ev)
 }
@@ -268,6 +268,9 @@ func (r *messagesReader) document(data []byte) payloadKind {
 		return v
 	}
 	if string(ev.typ) == "error" || ev.fault.seen {
+		if !ev.fault.seen {
+			ev.fault, _ = faultOf(data)
+		}
 		r.t.fail(&ev.fault)
 		return progress
 	}

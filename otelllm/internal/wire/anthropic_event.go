@@ -64,6 +64,10 @@ func (ev *messagesEvent) read(c *cursor) {
 		case "content_block":
 			ev.block = readMessagesBlock(c)
 		case "message":
+			if c.peek() == '"' { // of an error that is flat
+				ev.unread = c.hasText() || ev.unread
+				continue
+			}
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				ev.unread = ev.message.member(c, key) || ev.unread
 			}

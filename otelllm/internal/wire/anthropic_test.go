@@ -106,6 +106,8 @@ func TestMessages(t *testing.T) {
 		{"error without data, after message_stop", "", named(text("a"), stop("end_turn"), end) + "event: error\n\n", all(events(4), texts(1), ended("end_turn"), out)},
 		{"error without data, cut", "", named(text("a")) + "event: error\nid: 1\n", all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"error by its name", "", "event: error\ndata: {\"error\":{\"type\":\"api_error\"}}\n\n", all(events(1), failed(Error{Type: "api_error"}))},
+		{"error, flat", "", named(`{"type":"error","code":"overloaded_error","message":"x"}`), all(events(1), failed(Error{Code: "overloaded_error"}))},
+		{"error without a type, flat", "", named(`{"code":429,"message":"x"}`), all(events(1), failed(Error{Code: "429", Status: 429}))},
 		{"error in a tool's input", "", named(tool, open, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput), failed(Error{Type: "api_error"}))},
 		{"message_stop after an error", "", named(tool, blockStop("1"), `{"type":"error","error":{"type":"api_error"}}`, stop("tool_use"), end), all(events(5), calls("toolu_a+"), phase(semconv.PhaseToolCallReady), failed(Error{Type: "api_error"}))},
 		{"error after message_stop", "", named(stop("end_turn"), end, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), ended("end_turn"), out)},

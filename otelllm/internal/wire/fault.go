@@ -448,6 +448,17 @@ func faultOf(data []byte) (f fault, ok bool) {
 	return nested, c.end()
 }
 
+// strayError returns the error in an event of a type, if gateways have sent it without the type of an
+// error, or in another form than that of the protocol.
+func strayError(typ, data []byte) (f fault, ok bool) {
+	if len(typ) > 0 && string(typ) != "error" {
+		return fault{}, false
+	}
+	f, _ = faultOf(data)
+	f.seen = f.seen || f.known() || len(typ) > 0
+	return f, f.seen
+}
+
 // readWithin reads the error in an object of Tencent Cloud, which wraps an answer, too.
 func (f *fault) readWithin(c *cursor) {
 	if c.peek() != '{' {

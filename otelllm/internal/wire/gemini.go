@@ -95,6 +95,11 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) payloadKind {
 	ch.read(&c, false)
 	ch.fault.addSiblings(data)
 	v := r.t.payloadKind(&c)
+	if v == progress && ch.unread && !ch.answer && !ch.fault.seen {
+		if f, ok := strayError(nil, data); ok {
+			ch.fault = f
+		}
+	}
 	// A chunk without candidates either is not part of the answer, or has the answer in
 	// an unknown place.
 	r.t.Unread = r.t.Unread || v == progress && ch.unread && !ch.answer && !ch.fault.seen

@@ -115,6 +115,7 @@ func TestGemini(t *testing.T) {
 		{"an error", "", crlf(hi, unavailable), all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
 		{"a bare error", "", crlf(hi) + unavailable + "\r\n\r\n", all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
 		{"a bare indented error", "", crlf(hi) + "{\r\n  \"error\": {\r\n    \"code\": 503,\r\n    \"status\": \"UNAVAILABLE\"\r\n  }\r\n}\r\n", all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
+		{"an error, flat", "", crlf(`{"code":429,"message":"x"}`), all(events(1), failed(Error{Code: "429", Status: 429}))},
 		{"an error with details", "", crlf(`{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}`), all(events(1), failed(Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429, RetryAfter: 34500 * time.Millisecond}))},
 		{"an error with a reason", "", crlf(`{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}`), all(events(1), failed(Error{Type: "INVALID_ARGUMENT", Code: "API_KEY_INVALID", Status: 400}))},
 

@@ -171,8 +171,8 @@ func (r *responsesReader) event(name, data []byte) payloadKind {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	}
-	if len(ev.typ) == 0 && ev.fault.seen {
-		ev.typ = []byte("error") // some gateways send an error without the type of the event
+	if f, ok := strayError(ev.typ, data); ok && (len(ev.typ) == 0 || !ev.fault.seen) {
+		ev.typ, ev.fault = []byte("error"), f
 	}
 	return r.apply(&ev)
 }
@@ -202,7 +202,7 @@ func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 	switch string(ev.typ) {
 	case "keepalive", "ping", "codex.rate_limits", "codex.response.metadata": // the last two of ChatGPT's plans
 		return keepalive
-	case "error", "response.failed", "response.cancelled":
+	case "error", "response.failed", "response.cancelled", "response.error": // the last one of gateways
 		r.failed(ev)
 		return progress
 	}

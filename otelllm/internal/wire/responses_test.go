@@ -129,6 +129,8 @@ func TestResponses(t *testing.T) {
 		{"incomplete, with two reasons", "", named(created, text("a"), `{"type":"response.incomplete","response":{"id":"resp_1","status":"incomplete","stop_reason":"length","incomplete_details":{"reason":"content_filter"}}}`), all(resp, events(3), texts(1), ended("content_filter"))},
 		{"failed, with two errors", "", named(`{"type":"response.failed","response":{"status":"failed","error":{"code":"first"}},"error":{"code":"second"}}`), all(events(1), failed(Error{Code: "first"}))},
 		{"failed without an error", "", named(`{"type":"response.failed","response":{"status":"failed","error":null}}`), all(events(1), failed(Error{}))},
+		{"an error without a type", "", named(created, `{"code":"server_error","message":"x"}`), all(resp, events(2), failed(Error{Code: "server_error"}))},
+		{"an error of a gateway", "", named(`{"type":"response.error","response":{"status":"failed"},"error":{"code":"server_error","message":"x"}}`), all(events(1), failed(Error{Code: "server_error"}))},
 		{"cancelled", "", named(`{"type":"response.cancelled","response":{"status":"cancelled","error":null}}`), all(events(1), failed(Error{Code: "cancelled"}))},
 		{"error", "", named(text("a"), `{"type":"error","sequence_number":2,"code":"rate_limit_exceeded","message":"Please try again in 250ms.","param":null}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Code: "rate_limit_exceeded", RetryAfter: 250 * time.Millisecond}))},
 		{"nested error", "", named(`{"type":"error","error":{"type":"insufficient_quota","code":"insufficient_quota","message":"secret","param":null}}`), all(events(1), failed(Error{Type: "insufficient_quota", Code: "insufficient_quota"}))},

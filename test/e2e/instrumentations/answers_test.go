@@ -237,6 +237,9 @@ func otherAnswers() (answers []answer) {
 		{`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error"}},"error":{"code":"insufficient_quota"}}`},
 		{`{"type":"response.failed","code":"server_error","message":"x"}`},
 		{`{"type":"response.failed"}`},
+		{`{"type":"response.error","response":{"id":"resp_1","status":"failed"},"error":{"code":"server_error","message":"x"}}`},
+		{`{"code":"server_error","message":"x"}`},
+		{`{"code":1,"message":"x"}`},
 	} {
 		stream(fmt.Sprintf("response.failed %d", i), "/v1/responses", requests["/v1/responses"],
 			append([]string{`{"type":"response.created","response":{"id":"resp_1","model":"m"}}`}, events...)...)
@@ -367,6 +370,7 @@ func quotingAnswers() (answers []answer) {
 		"code 400, code 400", "code 400, code 404", "code 400, code 502", "code 400; error doing the fallback: code 404",
 		"litellm.BadRequestError", "litellm.UnprocessableEntityError", "litellm.AuthenticationError", "litellm.PermissionDeniedError", "litellm.NotFoundError",
 		"litellm.RateLimitError", "litellm.RateLimitError, code 429", "litellm.RateLimitError, code 400", "litellm.Timeouterror", "xlitellm.RateLimitError", "错误code: 400错误",
+		"400 Bad Request", "HTTP 403 Forbidden", "401 unauthorized, 403 forbidden", "404 pages", "4429 Too Many Requests", "502 Bad Gateway",
 		strings.Repeat("code: 502 ", 15) + "code: 400", strings.Repeat("code: 502 ", 16) + "code: 400",
 	} {
 		for _, body := range []map[string]any{

@@ -19,7 +19,7 @@ knows: %d errors of %d providers and gateways, and %d finish reasons. Each entry
 it: the one in the source or, where that shows none, its code and words in the form of an OpenAI error. [How to add](../development/how-to-add.md) says how to add one.
 
 What decides, in this order: a specific code; a phrase in the message; a type, or a code that a phrase refines; a status that names a
-cause, or the 4xx of an error that the message of a 5xx quotes; a code or a type that names a family of errors
+cause, or the 4xx that the message of a 5xx, or of an error without a status, quotes; a code or a type that names a family of errors
 (` + "`invalid_request_error`" + `); any status. The message is searched in memory,
 its first 4 KiB; no part of it is recorded. A wait of more than 10 minutes, in a header, in the body or in the message, turns
 ` + "`rate_limited`" + ` into ` + "`quota_exhausted`" + `. Who sends an error does not decide, because gateways pass on the errors of others, except for words that mean something else
