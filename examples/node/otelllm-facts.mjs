@@ -1398,7 +1398,7 @@ const cutReasons = /^(length|max_tokens|max_output_tokens|model_length|model_con
 const chunkKeys = new Set(['id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscation', 'request_id', 'system_fingerprint', 'service_tier', 'provider']);
 
 // isAside reports whether an object is no chunk, and headingKeys are the members that say what a chunk is of.
-const isAside = (e) => !('choices' in e) && Object.keys(e).some((key) => !chunkKeys.has(key));
+const isAside = (e) => e.choices == null && Object.keys(e).some((key) => !chunkKeys.has(key));
 const headingKeys = new Set(['id', 'model', 'object', 'request_id', 'system_fingerprint', 'service_tier', 'provider', 'x_groq']);
 const hasText = (v) => (typeof v === 'string' ? v !== '' : v !== null && typeof v === 'object' && Object.values(v).some(hasText));
 

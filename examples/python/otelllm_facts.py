@@ -2291,7 +2291,7 @@ _CHUNK_KEYS = {'id', 'model', 'usage', 'x_groq', 'object', 'created', 'obfuscati
 
 def _is_aside(e):
     """Whether an object is no chunk."""
-    return 'choices' not in e and any(key not in _CHUNK_KEYS for key in e)
+    return e.get('choices') is None and any(key not in _CHUNK_KEYS for key in e)
 
 
 # The members that say what a chunk is of.

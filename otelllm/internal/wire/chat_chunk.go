@@ -67,7 +67,7 @@ func (ch *chatChunk) read(c *cursor) (isError, aside bool) {
 		case "model":
 			ch.model = c.str()
 		case "choices":
-			chosen = true
+			chosen = c.peek() == '[' // null is as good as none
 			for ok := c.array(); ok; ok = c.element() {
 				ch.readChoice(c)
 			}

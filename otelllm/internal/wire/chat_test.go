@@ -57,6 +57,7 @@ func TestChat(t *testing.T) {
 		{"no finish reason, in a word, cut", "", data(delta(`{"content":"a"}`, "None")), all(gpt, events(1), texts(1), phase(semconv.PhaseText))},
 		{"no finish reason, in a word, and calls", "", data(delta(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":"{"}}]}`, "None")), all(gpt, events(1), calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"no finish reason in a whole answer, in a word", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"None"}]}`, all(gpt, events(1), texts(1), ended("unstated"))},
+		{"an error beside choices that are null", "", data(`{"id":"x","choices":null,"code":"server_error","error_message":"x"}`), all(response("x", ""), events(1), failed(Error{Code: "server_error"}))},
 		{"error without data", "", data(role) + "event: error\nid: 1\n\n" + done, all(gpt, events(3), failed(Error{}))},
 		{"error without data, alone", "", "event: error\n\n", all(events(1), failed(Error{}))},
 		{"error without data, after text", "", data(role, hello) + "event:error\ndata:\n\n", all(gpt, events(3), texts(1), phase(semconv.PhaseText), failed(Error{}))},
