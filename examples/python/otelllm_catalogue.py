@@ -170,6 +170,7 @@ CATALOGUE = {
 "monthly_request_count": [["quota_exhausted", "specific"]],
 "mpagreementbeingcreated": [["permission", "specific"]],
 "no_provider_available": [["overloaded", "specific"]],
+"not_enough_balance": [["quota_exhausted", "specific"]],
 "not_found": [["not_found", "type"]],
 "not_found_error": [["not_found", "specific"]],
 "not_supported_error": [["invalid_request", "specific"]],

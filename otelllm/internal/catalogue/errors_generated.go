@@ -170,6 +170,7 @@ var names = map[string][]rule{
 	"monthly_request_count":                             {{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}},
 	"mpagreementbeingcreated":                           {{kind: semconv.ProviderErrorKindPermission, by: BySpecific}},
 	"no_provider_available":                             {{kind: semconv.ProviderErrorKindOverloaded, by: BySpecific}},
+	"not_enough_balance":                                {{kind: semconv.ProviderErrorKindQuotaExhausted, by: BySpecific}},
 	"not_found":                                         {{kind: semconv.ProviderErrorKindNotFound, by: ByType}},
 	"not_found_error":                                   {{kind: semconv.ProviderErrorKindNotFound, by: BySpecific}},
 	"not_supported_error":                               {{kind: semconv.ProviderErrorKindInvalidRequest, by: BySpecific}},
