@@ -90,7 +90,10 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 			run.Inner = run.Inner.Join(effectsShown(&members[i]))
 		}
 	}
-	run.Partial, run.Open = j.partial(release), !release.Final
+	run.Partial, run.Doubts, run.Open = j.partial(release), nil, !release.Final
+	if run.Partial {
+		run.Doubts = j.doubts(release)
+	}
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
 	classify.JudgeInto(verdicts, run)
@@ -143,8 +146,7 @@ func (j *Judge) withoutByTime(release *trace.Release) *classify.Diagnosis {
 			run.Requests = append(run.Requests, j.run.Requests[n])
 		}
 	}
-	early := release.Reason == trace.Memory || release.Reason == trace.Shutdown && !release.Settled
-	if len(run.Requests) == 0 && !release.Doubt.Has(trace.LinksLost) && !early {
+	if len(run.Requests) == 0 && !release.Doubt.Has(trace.LinksLost) && !early(release) {
 		return nil
 	}
 	run.Inner = j.verdicts.Effects // the run's effects include all requests
@@ -241,7 +243,7 @@ func (j *Judge) unfinished(release *trace.Release, parts []*classify.Diagnosis) 
 // id, the spans were released early to make room or for a shutdown, or they are beneath a root that did not wait for the
 // rest. A root with no span of its service beneath it is taken for complete, and so is one that only passes a request on.
 func (j *Judge) partial(release *trace.Release) bool {
-	if release.Doubt.Has(^trace.Uncounted) || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
+	if release.Doubt.Has(^trace.Uncounted) || j.clash() {
 		return true
 	}
 	switch release.Reason {
@@ -253,8 +255,7 @@ func (j *Judge) partial(release *trace.Release) bool {
 			return false
 		}
 	default:
-		early := release.Reason == trace.Shutdown && !release.Settled
-		if counted(release) || !early && release.Doubt == 0 {
+		if counted(release) || !early(release) && release.Doubt == 0 {
 			return false
 		}
 	}
@@ -268,6 +269,36 @@ func (j *Judge) partial(release *trace.Release) bool {
 		return true
 	}
 	return len(j.relations[last].attempts) > 0 && !j.passesOn(release, last)
+}
+
+// clash reports whether different spans of the release share one id.
+func (j *Judge) clash() bool {
+	return slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes })
+}
+
+// early reports whether a release made room, or the Collector stopped, before other parts had time to arrive.
+func early(release *trace.Release) bool {
+	return release.Reason == trace.Memory || release.Reason == trace.Shutdown && !release.Settled
+}
+
+// doubts returns the names of the reasons why parts of the run may be missing. There are none if its spans name no run, and
+// nothing else is missing.
+func (j *Judge) doubts(release *trace.Release) []string {
+	d := release.Doubt
+	if counted(release) {
+		d &^= trace.Uncounted
+	}
+	names := d.Names()
+	if j.clash() {
+		names = append(names, "doubt.same_span_id")
+	}
+	switch {
+	case release.Reason == trace.Late:
+		names = append(names, "doubt.late")
+	case early(release), release.Reason == trace.SpanLimit:
+		names = append(names, "doubt.released_early")
+	}
+	return names
 }
 
 // counted reports whether the run of a release announced how many parts it has, so that a missing one shows.
