@@ -171,4 +171,3 @@ func realtimeSessions() (sessions [][]step) {
 	}
 	return sessions
 }
-
