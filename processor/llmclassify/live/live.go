@@ -8,7 +8,6 @@ package live
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -101,65 +100,29 @@ func (t *Trace) SetIncomplete() { t.incomplete = true }
 // Incomplete reports whether spans of the trace are missing.
 func (t *Trace) Incomplete() bool { return t.incomplete }
 
-// registry returns the dialects of all known instrumentations. No package variable refers to them, so that a program that
-// only sets facts is linked without them.
-func registry() *dialect.Registry {
-	registryOnce.Do(func() { registryOfAll = dialect.Default() })
-	return registryOfAll
-}
-
-var (
-	registryOnce  sync.Once
-	registryOfAll *dialect.Registry
-)
+// registry reads spans of all known instrumentations.
+var registry = dialect.Default()
 
 // Set adds a span, or replaces the span with the same id, and returns its kind. It reads the span, and does not keep it. A
 // span without an id is no part of a run. The spans of HTTP clients beneath a request are evidence; if there are several,
 // set them before the request.
 func (t *Trace) Set(s Span) Kind {
-	if s.Kind != KindOther {
-		return t.SetFacts(s)
-	}
 	id := s.SpanID()
 	if id.IsEmpty() {
 		return KindOther
 	}
-	head, by := registry().In(s.Scope).Recognise(s.Span)
-	if kinds[head.Kind] == KindOther {
-		t.begin(s)
-		if head.Exchange {
+	p := &part{kind: s.Kind, open: s.Open, facts: s.Kind != KindOther, service: s.Service}
+	if s.Open {
+		t.begins[s.Service] = true
+	}
+	exchange := p.read(s)
+	if p.kind == KindOther {
+		if exchange {
 			t.addExchange(s.Span)
 		}
 		t.addLink(id, s.ParentSpanID())
 		return KindOther
 	}
-	return t.set(&part{kind: kinds[head.Kind]}, s, head, by)
-}
-
-// SetFacts is Set for a span whose Kind is set.
-func (t *Trace) SetFacts(s Span) Kind {
-	if s.SpanID().IsEmpty() {
-		return KindOther
-	}
-	var head dialect.Head
-	if named, ok := s.Attributes().Get(string(semconv.RunIDKey)); ok {
-		head.Run = spanID(named.AsString())
-	}
-	return t.set(&part{kind: s.Kind, facts: true}, s, head, dialect.OTelLLM{})
-}
-
-// begin notes that the service of an open span reports spans when they begin.
-func (t *Trace) begin(s Span) {
-	if s.Open {
-		t.begins[s.Service] = true
-	}
-}
-
-// set adds a part, or replaces the one with the same id, and returns its kind.
-func (t *Trace) set(p *part, s Span, head dialect.Head, by dialect.Dialect) Kind {
-	t.begin(s)
-	id := s.SpanID()
-	p.read(s, head, by)
 	p.item.Known.Origin = t.service(s.Service)
 	if x, ok := t.exchanges[id]; ok && p.kind == KindRequest {
 		p.item.Known.Explain(s.Span, x)
@@ -208,7 +171,7 @@ var (
 // KindOf returns the kind of an ended span for llm_classify, by its dialects. It is KindOther for a span that is only a
 // part of the request above it.
 func KindOf(resource pcommon.Resource, scope pcommon.InstrumentationScope, span ptrace.Span) Kind {
-	head, _ := registry().In(dialect.ScopeName(resource, scope)).Recognise(span)
+	head, _ := registry.In(dialect.ScopeName(resource, scope)).Recognise(span)
 	if head.Part {
 		return KindOther
 	}
@@ -246,9 +209,19 @@ func (t *Trace) addExchange(span ptrace.Span) {
 	}
 }
 
-// read reads the span and its facts.
-func (p *part) read(s Span, head dialect.Head, by dialect.Dialect) {
-	p.open, p.service = s.Open, s.Service
+// read reads the span and its facts. It reports whether the span is of an HTTP client.
+func (p *part) read(s Span) (exchange bool) {
+	var head dialect.Head
+	var by dialect.Dialect = dialect.OTelLLM{}
+	if p.kind == KindOther {
+		head, by = registry.In(s.Scope).Recognise(s.Span)
+		p.kind = kinds[head.Kind]
+	} else if named, ok := s.Attributes().Get(string(semconv.RunIDKey)); ok {
+		head.Run = spanID(named.AsString())
+	}
+	if p.kind == KindOther {
+		return head.Exchange
+	}
 	it := &p.item
 	it.ID, it.Parent, it.Run = s.SpanID(), s.ParentSpanID(), head.Run
 	it.Role = roles[p.kind]
@@ -262,6 +235,7 @@ func (p *part) read(s Span, head dialect.Head, by dialect.Dialect) {
 		keepOpen(&facts)
 	}
 	p.size = partSize + facts.Size()
+	return false
 }
 
 // keepOpen removes the facts about the end from a span that has not ended.

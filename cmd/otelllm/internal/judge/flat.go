@@ -126,7 +126,7 @@ func (t *trace) takePart(j *Judge, l *line, run pcommon.SpanID, a *answer) (pcom
 	t.bytes -= p.bytes
 	p.add(l, kind.facts, now, a)
 	t.bytes += p.bytes
-	t.SetFacts(live.Span{Span: p.span, Kind: p.kind, Open: !p.ended})
+	t.Set(live.Span{Span: p.span, Kind: p.kind, Open: !p.ended})
 	return p.span.SpanID(), nil
 }
 
