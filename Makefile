@@ -171,7 +171,7 @@ validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		KUBERNETES_SCHEMAS="$$("$(CURDIR)/scripts/npm-packages" kubernetes/schema "$(CURDIR)/$(TOOLS)/kubernetes-schema" "Kubernetes' schemas")" \
-		$(PLAIN) $(GO) test -count=1 -timeout 10m $(TESTFLAGS) ./...
+		$(PLAIN) $(GO) test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 
 # The packages and what draws with them, in one folder outside of the module: Go would look for packages in node_modules.

@@ -46,12 +46,14 @@ type answer struct {
 // TestErrorsInNode requires that otelllm-facts.mjs records the same facts as the transport for
 // each error in the catalogue.
 func TestErrorsInNode(t *testing.T) {
+	t.Parallel()
 	agents := nodeagent.Find(t)
 	compareAnswers(t, func(file string) *exec.Cmd { return agents.Command(t.Context(), "answers.mjs", file) })
 }
 
 // TestErrorsInPython is TestErrorsInNode for otelllm_facts.py.
 func TestErrorsInPython(t *testing.T) {
+	t.Parallel()
 	agents := findPython(t)
 	compareAnswers(t, func(file string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), agents.python, "-X", "dev", "answers.py", file)

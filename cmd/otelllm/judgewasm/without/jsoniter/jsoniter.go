@@ -1,7 +1,7 @@
 // Package jsoniter is in place of github.com/json-iterator/go when judgewasm is compiled, see scripts/build-wasm. pdata reads
 // and writes OTLP JSON with that library, which is initialised although the judge does neither. All that pdata refers to is here, and
 // fails.
-package jsoniter //nolint:revive // the methods are those of the library
+package jsoniter
 
 import (
 	"errors"
