@@ -1117,18 +1117,27 @@ const responses = {
   },
 };
 
+// goesOn reports whether a thread goes on from an earlier response: the request has only what is new.
+const goesOn = (thread) => says(thread) && thread.type !== 'create';
+
+// definedIn returns the tools that messages define: their tool_addition blocks, also those in a compaction, offer them from there on. A
+// reference is to a tool of the request.
+const definedIn = (all) => all.flatMap((m) => items(m.content)).flatMap((b) => (b.type === 'compaction' ? items(b.tool_changes) : [b]))
+  .filter((b) => b.type === 'tool_addition' && !/_reference$/.test(b.tool?.type)).map(({ tool }) => (tool?.type === 'tool_definition' ? tool.definition : tool) ?? { type: 'unknown' });
+
 const messages = {
   path: '/v1/messages', provider: 'anthropic',
   own: (o) => (o.type && !/^response\./.test(o.type)) || 'error' in o,
   members: members(commonMembers, `messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
-  mcp_servers inference_geo speed anthropic_version anthropic_beta betas`),
+  mcp_servers inference_geo speed anthropic_version anthropic_beta betas thread`),
   endsWithOutputs: ({ messages: all = [] }) => items(all.at(-1)?.content).some((b) => b.type === 'tool_result'),
-  history: ({ messages: all = [] }) => {
+  history: ({ messages: all = [], thread }) => {
+    if (goesOn(thread)) return undefined; // the provider has the rest
     const blocks = all.flatMap((m) => items(m.content));
     return { calls: blocks.filter((b) => b.type === 'tool_use').map((b) => b.id), outputs: blocks.filter((b) => b.type === 'tool_result').map((b) => b.tool_use_id) };
   },
-  providerTools: ({ tools = [], mcp_servers: mcp = [], container }) => [
-    ...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : []), ...(container?.skills?.length ? ['skills'] : [])],
+  providerTools: ({ tools, messages: all = [], mcp_servers: mcp, container, thread }) => (goesOn(thread) ? undefined : [ // the thread has its tools
+    ...offered([...(tools ?? []), ...definedIn(all)], ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp?.length ? ['mcp'] : []), ...(container?.skills?.length ? ['skills'] : [])]),
   event(e, s, name) {
     switch (e.type ?? (name || untyped(e))) {
       case 'message_start':
@@ -1194,7 +1203,7 @@ const protocols = [chat, responses, messages];
 const items = (list) => (Array.isArray(list) ? list : []);
 
 // offered returns the tools that the provider executes, by their types without versions.
-const offered = (tools, ours) => ids(tools.map((t) => (t.type ?? ours[0]).replace(/_(preview|\d).*$/, '')).filter((t) => !ours.includes(t)));
+const offered = (tools, ours) => ids((tools ?? []).map((t) => (t.type ?? ours[0]).replace(/_(preview|\d).*$/, '')).filter((t) => !ours.includes(t)));
 
 function fail(s, error) {
   if (s.error) { // the first error is the cause; a later one adds what the first lacks

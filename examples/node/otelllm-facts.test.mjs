@@ -330,6 +330,29 @@ test('a background response waits', async () => {
   assert.equal(span.attributes['llm.request.provider_tools'], undefined, 'the stored prompt may have some');
 });
 
+test('a thread that Anthropic keeps, and tools that messages define', async () => {
+  const of = async (body) => {
+    const [{ attributes }] = await spansOf(async () => {
+      await (await factsFetch(answering([]).fetch)('https://model.example/v1/messages', ask(body))).text();
+    });
+    return { tools: attributes['llm.request.provider_tools'], calls: attributes['llm.history.tool_calls'], outputs: attributes['llm.history.tool_outputs'] };
+  };
+  const user = (...content) => [{ role: 'user', content }];
+  assert.deepEqual(await of({ thread: { type: 'create' }, tools: [{ name: 'pay' }] }), { tools: [], calls: [], outputs: [] });
+  assert.deepEqual(await of({ thread: { type: 'continue', previous_message_id: 'msg_1' }, messages: user({ type: 'tool_result', tool_use_id: 'a' }) }),
+    { tools: undefined, calls: undefined, outputs: undefined });
+  assert.deepEqual((await of({ tools: null, mcp_servers: null })).tools, []);
+  const defines = (definition) => ({ type: 'tool_addition', tool: { type: 'tool_definition', definition } });
+  for (const [block, tools] of [
+    [defines({ name: 'pay', input_schema: {} }), []],
+    [defines({ type: 'web_search_20250305', name: 'x' }), ['web_search']],
+    [{ type: 'compaction', tool_changes: [defines({ type: 'mcp_toolset' })] }, ['mcp_toolset']],
+    [{ type: 'tool_addition', tool: { type: 'tool_reference', name: 'pay' } }, []],
+    [{ type: 'tool_addition', tool: { type: 'agent' } }, ['agent']],
+    [{ type: 'tool_removal', tool: { type: 'tool_reference', name: 'pay' } }, []],
+  ]) assert.deepEqual((await of({ messages: user(block) })).tools, tools, JSON.stringify(block));
+});
+
 test('a watchdog of the application', async () => {
   const stop = new AbortController();
   const [request] = await spansOf(() => withRun('coder', { signal: stop.signal }, async () => {

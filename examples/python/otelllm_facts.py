@@ -1958,11 +1958,25 @@ class _Responses:
         _Responses.event({'type': f'response.{status}', 'response': response}, s)
 
 
+def _goes_on(thread):
+    """Return whether a thread goes on from an earlier response: the request has only what is new."""
+    return _says(thread) and (not isinstance(thread, dict) or thread.get('type') != 'create')
+
+
+def _defined_in(messages):
+    """Return the tools that messages define: their tool_addition blocks, also those in a compaction, offer them from there on."""
+    blocks = [b for m in messages for b in _items(m.get('content'))]
+    blocks = [c for b in blocks for c in (_items(b.get('tool_changes')) if b.get('type') == 'compaction' else [b])]
+    tools = [b.get('tool') or {} for b in blocks if b.get('type') == 'tool_addition']
+    tools = [t.get('definition') if t.get('type') == 'tool_definition' else t for t in tools if not str(t.get('type')).endswith('_reference')]
+    return [t or {'type': 'unknown'} for t in tools]
+
+
 class _Messages:
     path, provider = '/v1/messages', 'anthropic'
     own = staticmethod(lambda o: o.get('type') and not str(o['type']).startswith('response.') or 'error' in o)
     members = set((_COMMON_MEMBERS + """messages system max_tokens stop_sequences thinking cache_control container context_management output_config output_format
-  mcp_servers inference_geo speed anthropic_version anthropic_beta betas""").split())
+  mcp_servers inference_geo speed anthropic_version anthropic_beta betas thread""").split())
 
     @staticmethod
     def ends_with_outputs(body):
@@ -1971,13 +1985,20 @@ class _Messages:
 
     @staticmethod
     def history(body):
+        if _goes_on(body.get('thread')):
+            return None  # the provider has the rest
         blocks = [b for m in _items(body.get('messages')) for b in _items(m.get('content'))]
         return ([b.get('id') for b in blocks if b.get('type') == 'tool_use'],
                 [b.get('tool_use_id') for b in blocks if b.get('type') == 'tool_result'])
 
     @staticmethod
     def offered(body):
-        tools = _offered(body.get('tools'), ('custom', 'bash', 'text_editor', 'computer', 'memory'))
+        if _goes_on(body.get('thread')):
+            return None  # the thread has its tools
+        tools = body.get('tools')
+        if tools is None or isinstance(tools, list):
+            tools = (tools or []) + _defined_in(_items(body.get('messages')))
+        tools = _offered(tools, ('custom', 'bash', 'text_editor', 'computer', 'memory'))
         if tools is None:
             return None
         container = body.get('container')

@@ -129,6 +129,30 @@ class Reading(Case):
                 self.assertEqual(list(response.iter_raw()), [whole[:cut], whole[cut:]])
             self.assertEqual((self.one()['llm.stream.text_chunks'], self.one()['llm.stream.end']), (1, 'terminal_event'), cut)
 
+    def test_a_thread_that_anthropic_keeps_and_tools_that_messages_define(self):
+        def of(**body):
+            self.spans.clear()
+            client([]).post('https://model.example/v1/messages', json=ask(**body))
+            span = self.one()
+            return span['llm.request.provider_tools'], span['llm.history.tool_calls'], span['llm.history.tool_outputs']
+
+        def user(*content):
+            return [{'role': 'user', 'content': content}]
+
+        def defines(**definition):
+            return {'type': 'tool_addition', 'tool': {'type': 'tool_definition', 'definition': definition}}
+
+        self.assertEqual(of(thread={'type': 'create'}, tools=[{'name': 'pay'}]), ([], [], []))
+        going_on = of(thread={'type': 'continue', 'previous_message_id': 'msg_1'}, messages=user({'type': 'tool_result', 'tool_use_id': 'a'}))
+        self.assertEqual(going_on, (None, None, None))
+        for block, tools in ((defines(name='pay', input_schema={}), []),
+                             (defines(type='web_search_20250305', name='x'), ['web_search']),
+                             ({'type': 'compaction', 'tool_changes': [defines(type='mcp_toolset')]}, ['mcp_toolset']),
+                             ({'type': 'tool_addition', 'tool': {'type': 'tool_reference', 'name': 'pay'}}, []),
+                             ({'type': 'tool_addition', 'tool': {'type': 'agent'}}, ['agent']),
+                             ({'type': 'tool_removal', 'tool': {'type': 'tool_reference', 'name': 'pay'}}, [])):
+            self.assertEqual(of(messages=user(block))[0], tools, block)
+
     def test_a_longer_prefix_is_never_safer(self):
         """Cut at every byte, by an error and by a clean end: no count of zero where the client was given text or a call. An event
         whose JSON is cut is given to no client."""

@@ -65,15 +65,23 @@ func nextQuoted(text string) (key, value, rest string, ok bool) {
 
 func isQuote(b byte) bool { return b == '"' || b == '\'' }
 
-// quotedStatus finds an HTTP error status that a message quotes: as a member of an object, in
-// JSON or in Python's notation, or in words such as "Error code: 400", "HTTP 400" and "returned 400"; a status
-// with its reason phrase, such as "400 Bad Request"; or the exception that LiteLLM, and the SDKs that it
-// calls, have for one.
-var quotedStatus = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http|returned)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
-		`\b(4\d\d) (?:bad request|unauthorized|payment required|forbidden|not found|unprocessable entity|too many requests)\b|` +
-		`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
-})
+// quotedStatus returns a pattern that finds an HTTP error status that a message quotes: as a member of an object, in
+// JSON or in Python's notation, or in words such as "Error code: 400", "HTTP 400" and "returned 400"; a status with its
+// reason phrase, such as "400 Bad Request"; or the exception that LiteLLM, and the SDKs that it calls, have for one. No
+// package variable compiles it, so that a program that reads no message is linked without regular expressions.
+func quotedStatus() *regexp.Regexp {
+	quotedStatusOnce.Do(func() {
+		quotedStatusPattern = regexp.MustCompile(`\b(?:code|status|status_code|statuscode|http_status|http|returned)["']?\s*(?:[:=]\s*|of\s+)?["'(]?([45]\d\d)\b|` +
+			`\b(4\d\d) (?:bad request|unauthorized|payment required|forbidden|not found|unprocessable entity|too many requests)\b|` +
+			`\blitellm\.(badrequest|unprocessableentity|authentication|permissiondenied|notfound|ratelimit)error\b`)
+	})
+	return quotedStatusPattern
+}
+
+var (
+	quotedStatusOnce    sync.Once
+	quotedStatusPattern *regexp.Regexp
+)
 
 // exceptions are the statuses of LiteLLM's exceptions.
 // https://docs.litellm.ai/docs/exception_mapping

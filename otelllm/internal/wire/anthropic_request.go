@@ -7,6 +7,7 @@ import "bytes"
 func readMessagesRequest(body []byte) (req Request, messages, version bool, err error) {
 	var tools offeredTools
 	var calls, outputs newestIDs
+	elsewhere := false // the provider keeps the conversation, and the body has only what is new
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -20,7 +21,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 		case "messages":
 			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
-				req.EndsWithOutputs = readMessage(&c, &calls, &outputs)
+				req.EndsWithOutputs = readMessage(&c, &calls, &outputs, &tools)
 			}
 		case "tools":
 			tools.addMessages(&c)
@@ -30,6 +31,11 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 			}
 		case "container":
 			tools.addContainer(&c)
+		case "thread":
+			given := c.peek() != 'n'
+			if typ, _, previous := readTypeAndIDs(&c, "", "previous_message_id"); given && string(typ) != "create" {
+				req.PreviousID, elsewhere = safeID(previous), true
+			}
 		case "max_tokens":
 			req.limit(c.count())
 		case "plugins":
@@ -40,8 +46,15 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 			tools.other(&c, messagesMembers, key)
 		}
 	}
+	tools.hidden = tools.hidden || elsewhere // a thread keeps the tools with which it began
 	req.ProviderTools = tools.types()
-	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
+	req.HistoryOutputs = outputs.safe()
+	switch {
+	case !elsewhere:
+		req.HistoryCalls = calls.safe()
+	case req.PreviousID != "":
+		req.BodyCalls = calls.safe()
+	}
 	return req, messages, version, requestError(&c, isObject)
 }
 
@@ -76,15 +89,27 @@ func (o *offeredTools) addContainer(c *cursor) {
 	}
 }
 
-// readMessage adds the ids of a message. answers: it has the output of a call.
-func readMessage(c *cursor, calls, outputs *newestIDs) (answers bool) {
+// readMessage adds the ids of a message, and the tools that it defines. answers: it has the output of a call.
+func readMessage(c *cursor, calls, outputs *newestIDs, tools *offeredTools) (answers bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "content" {
 			c.skip()
 			continue
 		}
 		for ok := c.array(); ok; ok = c.element() {
-			typ, id, callID := readTypeAndIDs(c, "id", "tool_use_id")
+			var typ, id, callID []byte
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				switch string(key) {
+				case "type":
+					typ = c.str()
+				case "id":
+					id = c.str()
+				case "tool_use_id":
+					callID = c.str()
+				default:
+					tools.addChange(c, key)
+				}
+			}
 			switch string(typ) {
 			case "tool_use":
 				calls.add(id)
@@ -95,6 +120,42 @@ func readMessage(c *cursor, calls, outputs *newestIDs) (answers bool) {
 		}
 	}
 	return answers
+}
+
+// addChange reads a member of a content block: the tool of a tool_addition or a tool_removal, or the list of both in a compaction. A
+// tool that a block defines is offered from there on.
+func (o *offeredTools) addChange(c *cursor, key []byte) {
+	switch string(key) {
+	case "tool":
+		var typ, defined []byte
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "type":
+				typ = c.str()
+			case "definition":
+				defined = serverTool(readType(c))
+			default:
+				c.skip()
+			}
+		}
+		switch string(typ) {
+		case "", "tool_reference", "mcp_tool_reference", "mcp_toolset_reference": // of the tools of the request
+		case "tool_definition":
+			if defined != nil {
+				o.add(defined)
+			}
+		default:
+			o.hidden = true
+		}
+	case "tool_changes":
+		for ok := c.array(); ok; ok = c.element() {
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				o.addChange(c, key)
+			}
+		}
+	default:
+		c.skip()
+	}
 }
 
 // clientTools are Anthropic's tools that the application executes. Their types contain a

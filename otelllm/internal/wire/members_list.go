@@ -170,6 +170,7 @@ var messagesMembers = knownMembers(samplingMembers, gatewayMembers, []namesOf{
 		max_tokens messages metadata model output_config output_format service_tier speed stop_sequences system temperature
 		thinking tool_choice tools top_k top_p mcp_servers stream`,
 	},
+	{"@anthropic-ai/sdk 1.14, its tool runner; what it says is read", `thread`},
 	{"Anthropic on Bedrock and Vertex AI, https://docs.claude.com/en/api/claude-on-amazon-bedrock", `anthropic_version anthropic_beta betas`},
 	{
 		"OpenAI-compatible servers that pass members of Chat Completions on",

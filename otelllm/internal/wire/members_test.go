@@ -80,7 +80,7 @@ func TestUnknownMembers(t *testing.T) {
 func TestKnownMembers(t *testing.T) {
 	stateful := map[string]string{ // they are about what is on the server
 		"cached_content": "", "cachedContent": "", "prompt": "", "container": "", "plugins": "", "tools": "", "mcp_servers": "",
-		"toolConfig": "", "tool_config": "", "additionalModelRequestFields": "", "promptVariables": "", "request": "",
+		"toolConfig": "", "tool_config": "", "additionalModelRequestFields": "", "promptVariables": "", "request": "", "thread": "",
 	}
 	for _, k := range requestKinds {
 		for name, tool := range k.known {
@@ -134,12 +134,17 @@ func TestOfferingMembers(t *testing.T) {
 		`"container":"container_1"`: {},
 		`"container":null`:          {},
 		`"container":{"id":"c","skills":[{"type":"anthropic","skill_id":"xlsx"}]}`: {"skills"},
-		`"container":{"skills":[]}`:              {},
-		`"container":{"setup":"x"}`:              nil,
-		`"mcp_servers":[{"url":"x"}]`:            {"mcp"},
-		`"agent":{"name":"x"}`:                   nil,
-		`"context_management":{"edits":[{}]}`:    {},
-		`"tools":[{"type":"teleport_20270101"}]`: {"teleport"},
+		`"container":{"skills":[]}`:                                  {},
+		`"container":{"setup":"x"}`:                                  nil,
+		`"mcp_servers":[{"url":"x"}]`:                                {"mcp"},
+		`"agent":{"name":"x"}`:                                       nil,
+		`"context_management":{"edits":[{}]}`:                        {},
+		`"tools":[{"type":"teleport_20270101"}]`:                     {"teleport"},
+		`"thread":{"type":"create"}`:                                 {},
+		`"thread":null`:                                              {},
+		`"thread":"msg_1"`:                                           nil,
+		`"thread":{"type":"fork"}`:                                   nil,
+		`"thread":{"type":"continue","previous_message_id":"msg_1"}`: nil, // the thread has its tools
 	} {
 		assert.Equal(t, want, toolsOf(t, anthropicMessages{}, messages+","+member+"}"), member)
 	}

@@ -159,6 +159,11 @@ func TestResponsesRequest(t *testing.T) {
 func TestMessagesRequest(t *testing.T) {
 	runRequestTests(t, anthropicMessages{}, []requestTest{
 		{"text", `{"model":"claude-x","max_tokens":5,"stream":true,"system":"tool_use","messages":[{"role":"user","content":"x"}]}`, Request{Model: "claude-x", Stream: true, MaxTokens: classify.Counted(5), HistoryCalls: none, HistoryOutputs: none}},
+		{"a new thread", `{"thread":{"type":"create"},"messages":[{"content":[{"type":"tool_use","id":"a"}]}]}`, Request{HistoryCalls: []string{"a"}, HistoryOutputs: none}},
+		{
+			"a thread that goes on", `{"thread":{"type":"continue","previous_message_id":"msg_1"},"messages":[{"content":[{"type":"tool_result","tool_use_id":"a"}]}]}`,
+			Request{HistoryOutputs: []string{"a"}, PreviousID: "msg_1", BodyCalls: none, EndsWithOutputs: true, ProviderTools: []string{hidden}},
+		},
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"id":"no","type":"tool_use"}},{"input":{},"id":"b","type":"tool_use"},{"type":"server_tool_use","id":"no"}]},
 			{"content":[{"tool_use_id":"a","type":"tool_result","content":[{"type":"tool_result","tool_use_id":"no"}]},{"type":"tool_result","tool_use_id":"b","is_error":true},{"type":"web_search_tool_result","tool_use_id":"no"}],"role":"user"}]}`,
@@ -207,6 +212,23 @@ func TestBrokenRequests(t *testing.T) {
 				assert.Equal(t, "m", req.Model)
 			}
 		}
+	}
+}
+
+// A tool that a message defines is offered, as one of the request is.
+func TestToolsInMessages(t *testing.T) {
+	for block, want := range map[string][]string{
+		`{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"pay","input_schema":{"type":"object"}}}}`:               {},
+		`{"type":"tool_addition","tool":{"definition":{"type":"web_search_20250305","name":"x"},"type":"tool_definition"}}`:                     {"web_search"},
+		`{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"mcp_toolset","mcp_server_name":"x"}}}`:                  {"mcp"},
+		`{"type":"compaction","tool_changes":[{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"mcp_toolset"}}}]}`: {"mcp"},
+		`{"type":"compaction","tool_changes":null}`:                                                    {},
+		`{"type":"tool_addition","tool":{"type":"tool_reference","name":"pay"}}`:                       {},
+		`{"type":"tool_removal","tool":{"type":"mcp_toolset_reference","server_name":"x"}}`:            {},
+		`{"type":"tool_addition","tool":{"type":"agent","name":"x"}}`:                                  nil,
+		`{"type":"tool_use","id":"a","name":"f","input":{"tool":{"type":"agent"},"tool_changes":[1]}}`: {},
+	} {
+		assert.Equal(t, want, toolsOf(t, anthropicMessages{}, `{"model":"m","messages":[{"role":"user","content":[`+block+`]}]}`), block)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -180,37 +181,43 @@ func (p *flatPart) add(l *line, kind check.Kind, now pcommon.Timestamp, a *answe
 
 // putJSON writes a JSON value that may be a fact. It reports false for others.
 func putJSON(v pcommon.Value, raw json.RawMessage) bool {
-	var text string
-	var yes bool
-	var n int64
-	var f float64
-	var list []string
-	switch {
-	case string(raw) == "null":
-		return false
-	case json.Unmarshal(raw, &text) == nil:
-		if len(text) > maxText {
+	switch raw[0] { // each attempt to read another type would cost as much as to read this one
+	case '"':
+		text, ok := textOf(raw)
+		if !ok || len(text) > maxText {
 			return false
 		}
 		v.SetStr(text)
-	case json.Unmarshal(raw, &yes) == nil:
-		v.SetBool(yes)
-	case json.Unmarshal(raw, &n) == nil:
-		v.SetInt(n)
-	case json.Unmarshal(raw, &f) == nil:
-		v.SetDouble(f)
-	case json.Unmarshal(raw, &list) == nil:
-		if len(list) > maxList || slices.ContainsFunc(list, func(s string) bool { return len(s) > maxText }) {
+	case 't', 'f':
+		v.SetBool(raw[0] == 't')
+	case '[':
+		return putList(v, raw)
+	case '{', 'n':
+		return false
+	default:
+		var f float64
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+			v.SetInt(n)
+		} else if json.Unmarshal(raw, &f) == nil {
+			v.SetDouble(f)
+		} else {
 			return false
 		}
-		slice := v.SetEmptySlice()
-		for _, s := range list {
-			slice.AppendEmpty().SetStr(s)
-		}
-	default:
-		return false
 	}
 	return true
+}
+
+// putList writes a list of texts. It reports false for any other.
+func putList(v pcommon.Value, raw json.RawMessage) bool {
+	slice, fits := v.SetEmptySlice(), true
+	eachMember(raw, func(_, value []byte) {
+		text, ok := textOf(value)
+		fits = fits && (ok || string(value) == "null") && len(text) <= maxText && slice.Len() < maxList
+		if fits {
+			slice.AppendEmpty().SetStr(text)
+		}
+	})
+	return fits
 }
 
 // ask answers a question about a run.

@@ -36,9 +36,14 @@ type line struct {
 
 // parseLine parses a line. Ref is there also if the rest is not valid.
 func parseLine(raw []byte) (l line, err error) {
-	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &l.facts) != nil {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' || !json.Valid(raw) {
 		return line{}, errors.New("the line is not a JSON object")
 	}
+	l.facts = make(map[string]json.RawMessage)
+	eachMember(raw, func(key, value []byte) {
+		name, _ := textOf(key)
+		l.facts[name] = value
+	})
 	if l.ref, err = parseRef(l.facts["ref"]); err != nil {
 		return l, err
 	}
@@ -147,9 +152,8 @@ func parseRef(raw json.RawMessage) (json.RawMessage, error) {
 	if raw == nil || string(raw) == "null" {
 		return nil, nil
 	}
-	var text string
 	var number json.Number
-	if json.Unmarshal(raw, &text) == nil && len(text) <= maxKey {
+	if text, ok := textOf(raw); ok && len(text) <= maxKey {
 		return raw, nil
 	}
 	if raw[0] != '"' && json.Unmarshal(raw, &number) == nil && len(raw) <= 32 {
@@ -165,9 +169,11 @@ func takeText(fields map[string]json.RawMessage, key string, to *string) error {
 		return nil
 	}
 	delete(fields, key)
-	if json.Unmarshal(raw, to) != nil || *to == "" || len(*to) > maxKey {
+	var text string
+	if text, ok = textOf(raw); !ok || text == "" || len(text) > maxKey {
 		return fmt.Errorf("%s has to be a string of 1 to %d bytes", key, maxKey)
 	}
+	*to = text
 	return nil
 }
 
@@ -182,8 +188,7 @@ func takeTime(fields map[string]json.RawMessage, key string) (pcommon.Timestamp,
 	if seconds, err := strconv.ParseFloat(string(raw), 64); err == nil && seconds > 0 && seconds < most {
 		return pcommon.Timestamp(seconds * float64(time.Second)), nil
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if text, ok := textOf(raw); ok {
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Unix() > 0 && at.Unix() < most {
 			return pcommon.NewTimestampFromTime(at), nil
 		}
