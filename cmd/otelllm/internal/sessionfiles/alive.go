@@ -18,13 +18,19 @@ import (
 // counts as left alone. A tool may run for long.
 const silentAfter = time.Hour
 
+// retriesWithin is how long after an error an agent may try again by itself.
+const retriesWithin = 2 * time.Minute
+
 // Processes is what is known of the processes of this machine, at one moment. The zero value knows
 // nothing.
 type Processes struct {
+	watch *Watch // nil: nobody watches
+
 	open     map[string]bool         // files that a process has open for writing
 	complete bool                    // those of all processes of this user are in open
 	writers  map[string]claudeWriter // of Claude Code, by session
 	homes    map[string]bool         // whose writers are in writers
+	agents   []agentProcess          // while somebody watches
 }
 
 // claudeWriter is a process of Claude Code that writes a session.
@@ -57,8 +63,14 @@ func (p *Processes) WriterOf(f *File, log *event.Log, now time.Time) (w turns.Wr
 	case Cline:
 		w = ofPID(log.PID)
 	}
-	if w == turns.WriterUnknown && quiet(f.Changed, now) {
-		w = turns.WriterSilent
+	if w != turns.WriterUnknown {
+		return w, idle
+	}
+	switch seen := p.watch.writer(f, log, p); {
+	case seen == turns.WriterDead, seen == turns.WriterUnknown && quiet(f.Changed, now):
+		w = turns.WriterGone
+	case seen == turns.WriterAlive && now.Sub(log.Last()) < retriesWithin: // later it may be at work on another session
+		w = turns.WriterAlive
 	}
 	return w, idle
 }

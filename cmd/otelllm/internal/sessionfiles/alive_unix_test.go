@@ -127,7 +127,7 @@ func TestSilence(t *testing.T) {
 	w, _ := LookAround().WriterOf(file, &event.Log{}, now.Add(silentAfter))
 	assert.Equal(t, turns.WriterUnknown, w)
 	w, _ = LookAround().WriterOf(file, &event.Log{}, now.Add(silentAfter+1))
-	assert.Equal(t, turns.WriterSilent, w)
+	assert.Equal(t, turns.WriterGone, w)
 }
 
 // TestProcessID knows a writer of Cline by its process id.

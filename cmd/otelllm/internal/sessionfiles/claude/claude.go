@@ -49,6 +49,7 @@ type record struct {
 	Timestamp   string `json:"timestamp"`
 	SessionID   string `json:"sessionId"`
 	Version     string `json:"version"`
+	CWD         string `json:"cwd"`
 	IsSidechain bool   `json:"isSidechain"` // it is of a sub-agent
 	IsMeta      bool   `json:"isMeta"`
 	IsSummary   bool   `json:"isCompactSummary"`
@@ -230,6 +231,7 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	r.log.SetSession(rec.SessionID, rec.Version)
+	r.log.SetFolder(rec.CWD)
 	if rec.IsSidechain && !r.sub {
 		return // the call that began the sub-agent counts
 	}

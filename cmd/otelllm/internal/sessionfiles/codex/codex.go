@@ -49,6 +49,7 @@ type payload struct {
 	ID         string `json:"id"`
 	Role       string `json:"role"`
 	CLIVersion string `json:"cli_version"`
+	CWD        string `json:"cwd"`
 	Own        int64  `json:"subagent_history_start_ordinal"`
 	Model      string `json:"model"`
 	TurnID     string `json:"turn_id"`
@@ -121,6 +122,7 @@ func (r *Reader) Line(raw []byte) {
 			r.own = p.Own
 		}
 		r.log.SetSession(p.ID, p.CLIVersion)
+		r.log.SetFolder(p.CWD)
 	case "turn_context":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: p.Model})
 	case "event_msg":

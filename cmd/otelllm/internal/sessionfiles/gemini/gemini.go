@@ -7,6 +7,7 @@ package gemini
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -33,6 +34,7 @@ func New(log *event.Log) *Reader { return &Reader{log: log, seen: make(map[strin
 // record has the members of a line that are read: the head of the file, a message, or a change.
 type record struct {
 	SessionID string  `json:"sessionId"`
+	Project   string  `json:"projectHash"` // that of its folder, as [event.Folder]
 	Set       *change `json:"$set"`
 	RewindTo  string  `json:"$rewindTo"`
 	message
@@ -98,6 +100,9 @@ func (r *Reader) Line(raw []byte) {
 	case rec.RewindTo != "":
 		r.prompt = "" // a person removed the turns since then, which happened all the same
 	case rec.SessionID != "":
+		if folder, err := hex.DecodeString(rec.Project); err == nil && len(folder) == len(r.log.Folder) {
+			r.log.Folder = event.Folder(folder)
+		}
 		r.opened(rec.SessionID)
 	case rec.Type == "user":
 		r.user(&rec.message)

@@ -30,6 +30,7 @@ type record struct {
 	Version   json.Number `json:"version"`
 	Timestamp string      `json:"timestamp"`
 	ModelID   string      `json:"modelId"`
+	CWD       string      `json:"cwd"`
 	Message   struct {
 		Role       string              `json:"role"`
 		Model      string              `json:"model"`
@@ -95,6 +96,7 @@ func (r *Reader) Line(raw []byte) {
 	switch rec.Type {
 	case "session":
 		r.log.SetSession(rec.ID, rec.Version.String())
+		r.log.SetFolder(rec.CWD)
 	case "model_change":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: rec.ModelID})
 	case "custom_message":
