@@ -62,13 +62,14 @@ type toolCall struct {
 	Timestamp string `json:"timestamp"`
 }
 
-// content is what a message has: text, or outputs of tools.
-type content struct{ text, outputs bool }
+// content is what a message has: text, or outputs of tools. Empty: it is a text without a character.
+type content struct{ text, outputs, empty bool }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (c *content) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '"' {
-		c.text = !bytes.Equal(raw, []byte(`""`))
+		c.empty = bytes.Equal(raw, []byte(`""`))
+		c.text = !c.empty
 		return nil
 	}
 	var parts []struct {
@@ -173,7 +174,11 @@ func (r *Reader) answer(m *message) {
 		r.log.Add(event.Event{Time: at, Kind: event.Text})
 	}
 	if !again {
-		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "stop"})
+		e := event.Event{Time: at, Kind: event.Response, Code: "stop"}
+		if m.Content.empty {
+			e.Code = "tool_calls" // an answer without text and calls counts as an error, and is not written
+		}
+		r.log.Add(e)
 	}
 	r.cancelled = len(m.ToolCalls) > 0
 	for i := range m.ToolCalls {

@@ -225,7 +225,7 @@ func (w *writer) writeRequest(n int, r *Request, state State) {
 // record shows it.
 func (w *writer) writeAnswer(span ptrace.Span, r *Request) {
 	all := r.Complete || r.Failed && w.source.Profile.PartialText
-	if w.doubtful() {
+	if w.doubtful() || w.source.Profile.HidesCalls {
 		all = false
 	}
 	counts := [...]struct {
