@@ -18,7 +18,8 @@ import (
 )
 
 // TestSessionsFollowGone says that a session of pi or Gemini CLI died when the process that it has seen is gone. A session that
-// looks the same, and whose process it has not seen, is not mentioned, nor one that may have ended well.
+// looks the same, and whose process it has not seen, is not mentioned, nor one that may have ended well. As long as the process
+// is there, an error is not mentioned: it may try again.
 func TestSessionsFollowGone(t *testing.T) {
 	home, work := agentHome(t), t.TempDir()
 	now := time.Now().UTC()
@@ -36,6 +37,10 @@ func TestSessionsFollowGone(t *testing.T) {
 			fmt.Sprintf(`{"type":"message","id":"1","timestamp":%q,"message":{"role":"user","content":"x"}}`, at(1)),
 			fmt.Sprintf(`{"type":"message","id":"2","timestamp":%q,"message":{"role":"assistant","stopReason":"toolUse","content":[{"type":"toolCall","id":"c1","name":"bash"}]}}`, at(2)))
 	}
+	put(".pi/agent/sessions/x/error.jsonl",
+		fmt.Sprintf(`{"type":"session","version":3,"id":"pi-error","timestamp":%q,"cwd":%q}`, at(1), work),
+		fmt.Sprintf(`{"type":"message","id":"1","timestamp":%q,"message":{"role":"user","content":"x"}}`, at(1)),
+		fmt.Sprintf(`{"type":"message","id":"2","timestamp":%q,"message":{"role":"assistant","stopReason":"error","errorMessage":"429 x"}}`, at(2)))
 	for id, answer := range map[string]string{"open": "", "answered": fmt.Sprintf(`{"id":"2","timestamp":%q,"type":"gemini","content":"x"}`, at(2))} {
 		put(".gemini/tmp/x/chats/session-"+id+".jsonl",
 			fmt.Sprintf(`{"sessionId":"gemini-%s","projectHash":"%x","kind":"main"}`, id, event.FolderOf(work)),
@@ -71,6 +76,7 @@ func TestSessionsFollowGone(t *testing.T) {
 	tick()
 	assert.Regexp(t, `pi +pi-seen  died: bash may have run; look first, then decide\n`, out.String())
 	assert.Regexp(t, `gemini +gemini-open  died: before the model had answered; a tool may have run`, out.String())
+	assert.Regexp(t, `pi +pi-error  failed: rate limited`, out.String())
 	assert.Equal(t, 2, strings.Count(out.String(), "died: "))
 	assert.NotContains(t, out.String(), "elsewhere")
 	assert.NotContains(t, out.String(), "answered  ")
@@ -80,7 +86,7 @@ func TestSessionsFollowGone(t *testing.T) {
 	require.NoError(t, err)
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, 2, strings.Count(string(raw), `"`+string(semconv.FailureConfidenceKey)+`":"medium"`))
+	assert.Equal(t, 2, strings.Count(string(raw), `"`+string(semconv.RunEndKey)+`":"process_silent"`), "medium confidence")
 	assert.NotContains(t, string(raw), work)
 	assert.NotContains(t, out.String(), work)
 }

@@ -395,6 +395,7 @@ func checkSessions(t *testing.T, a *agent, k *kill, s *script, bin string, env [
 	switch {
 	case k.healthy:
 		assert.True(t, well, "it is well, and it is said: %s", states[1])
+		assert.Never(t, func() bool { return live.says("died: ") || live.says("failed: ") }, 3*time.Second, 100*time.Millisecond, "--follow says nothing")
 	case signaled && !answered:
 		assert.NotEqual(t, "1 fine", states[1], "it was killed")
 	}
