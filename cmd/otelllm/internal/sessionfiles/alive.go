@@ -24,13 +24,13 @@ const retriesWithin = 2 * time.Minute
 // Processes is what is known of the processes of this machine, at one moment. The zero value knows
 // nothing.
 type Processes struct {
-	watch *Watch // nil: nobody watches
+	watch *Watch // nil without --follow
 
 	open     map[string]bool         // files that a process has open for writing
 	complete bool                    // those of all processes of this user are in open
 	writers  map[string]claudeWriter // of Claude Code, by session
 	homes    map[string]bool         // whose writers are in writers
-	agents   []agentProcess          // while somebody watches
+	agents   []agentProcess          // with --follow
 }
 
 // claudeWriter is a process of Claude Code that writes a session.

@@ -114,7 +114,7 @@ func sessions(ctx context.Context, db *sql.DB, since int64) (list []*event.Log, 
 	return list, rows.Err()
 }
 
-// subAgent reads the session of a sub-agent that another one began; nil if there is none.
+// subAgent reads the session of a sub-agent of the parent; nil if there is no such session.
 func subAgent(ctx context.Context, db *sql.DB, parent, id string) (*event.Log, error) {
 	var version string
 	err := db.QueryRowContext(ctx, `SELECT version FROM session WHERE id = ? AND parent_id = ?`, id, parent).Scan(&version)
