@@ -134,6 +134,14 @@ func kills() []kill {
 		{name: "in_its_last_answer", asked: 2, within: 500 * time.Millisecond, answer: until(call, text)},
 		{name: "when_it_ends", asked: 2, within: 300 * time.Millisecond, answers: true},
 	}
+	for name, reason := range map[string]faultyllm.Reason{"stop": faultyllm.Stop, "length": faultyllm.Length} { // with a call
+		list = append(list, kill{
+			name: "after_" + name, asked: 1, after: 2 * time.Second, within: time.Second, answers: true,
+			answer: until(func(s *script) faultyllm.Exchange {
+				return faultyllm.Answer(toolCall(s, firstCall, 60), faultyllm.Finish(reason))
+			}, func(*script) faultyllm.Exchange { return done() }),
+		})
+	}
 	begin := func(s *script) faultyllm.Exchange { return beginning(s.agent.name) }
 	list = append(list,
 		kill{name: "in_its_sub_agent", ran: 1, within: time.Second, subAgent: true, answer: until(begin, long)},
@@ -379,7 +387,7 @@ func checkSessions(t *testing.T, a *agent, k *kill, s *script, bin string, env [
 		assert.True(t, signaled && len(ran) == 0, "no session was found") // it was killed before its first write
 		return
 	}
-	if signaled && (hasSigns[a.name] && strings.HasSuffix(states[1], " died") || watched[a.name] && k.after > 0 && runtime.GOOS == "linux") {
+	if signaled && (hasSigns[a.name] && strings.HasSuffix(states[1], " died") || watched[a.name] && k.after > 0 && !answered && runtime.GOOS == "linux") {
 		assert.Eventually(t, func() bool { return live.says("died: ") }, 5*time.Second-time.Since(gone), 50*time.Millisecond, "--follow says it within 5 seconds")
 		t.Logf("--follow said it %v later", time.Since(gone))
 	}
