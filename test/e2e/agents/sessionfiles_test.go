@@ -363,10 +363,10 @@ func startFollowing(t *testing.T, bin string, env []string) *following {
 }
 
 // hasSigns are the agents whose files or processes show that their process is gone.
-var hasSigns = map[string]bool{"codex": true, "claude": true, "cline": true, "opencode": true, "qwen": true}
+var hasSigns = map[string]bool{"codex": true, "claude": true, "cline": true, "opencode": true}
 
 // watched are those whose process --follow has to see before it is gone, on Linux.
-var watched = map[string]bool{"pi": true, "gemini": true}
+var watched = map[string]bool{"pi": true, "gemini": true, "qwen": true}
 
 var ofSessions = regexp.MustCompile(`(?m)^\d+ sessions?, (.*)$`)
 

@@ -58,8 +58,6 @@ func (p *Processes) WriterOf(f *File, log *event.Log, now time.Time) (w turns.Wr
 		if w == turns.WriterAlive && quiet(log.Last(), now) {
 			w = turns.WriterUnknown // it has another session open
 		}
-	case Qwen:
-		w = p.holder(f.Path)
 	case Cline:
 		w = ofPID(log.PID)
 	}

@@ -109,8 +109,8 @@ func (p process) runs() bool { return startOf(p.pid) == p.start }
 // interpreters run agents that are scripts.
 var interpreters = []string{"node", "nodejs", "bun"}
 
-// agentOf returns the name of the agent that a command line is of, as its program or as the script of an interpreter; "" for
-// another program.
+// agentOf returns the name of the agent that a command line is of, as its program or as the script of an interpreter, which may be
+// of the agent's npm package; "" for another program.
 func agentOf(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -122,10 +122,34 @@ func agentOf(args []string) string {
 			return ""
 		}
 		name = programName(args[1+script])
+		if of := packageOf(args[1+script]); of != "" {
+			name = of
+		}
 	}
-	if Find(name) == nil {
+	for _, a := range Agents {
+		if name == a.Name || name == a.Profile.Agent {
+			return a.Name
+		}
+	}
+	return ""
+}
+
+// packageOf returns the name of the npm package that a script is of, without its scope; "" for none.
+func packageOf(script string) string {
+	const folder = "/node_modules/"
+	script = filepath.ToSlash(script)
+	at := strings.LastIndex(script, folder)
+	if at < 0 {
 		return ""
 	}
+	below := strings.TrimPrefix(script[at:], folder)
+	if strings.HasPrefix(below, ".bin/") {
+		return ""
+	}
+	if scope, rest, _ := strings.Cut(below, "/"); strings.HasPrefix(scope, "@") {
+		below = rest
+	}
+	name, _, _ := strings.Cut(below, "/")
 	return name
 }
 

@@ -117,17 +117,20 @@ func TestWatch(t *testing.T) {
 
 func TestAgentOf(t *testing.T) {
 	for line, want := range map[string]string{
-		"pi":                                  Pi, // which writes this in the place of its command line
-		"/usr/bin/pi -p x":                    Pi,
-		"node /usr/bin/gemini -p x":           Gemini,
-		"/opt/node --a=b /x/bundle/gemini.js": Gemini,
-		"node":                                "",
-		"node --version":                      "",
-		"node server.js gemini":               "",
-		"vim gemini":                          "",
-		"sh -c gemini":                        "",
-		"":                                    "",
-		"claude":                              Claude,
+		"pi":                        Pi, // which writes this in the place of its command line
+		"/usr/bin/pi -p x":          Pi,
+		"node /usr/bin/gemini -p x": Gemini,
+		"node --a /x/node_modules/@qwen-code/qwen-code/cli.js": Qwen,
+		"node /x/node_modules/.bin/qwen":                       Qwen,
+		"node /x/node_modules/pi-hole/pi.js":                   "",
+		"/opt/node --a=b /x/bundle/gemini.js":                  Gemini,
+		"node":                                                 "",
+		"node --version":                                       "",
+		"node server.js gemini":                                "",
+		"vim gemini":                                           "",
+		"sh -c gemini":                                         "",
+		"":                                                     "",
+		"claude":                                               Claude,
 	} {
 		assert.Equal(t, want, agentOf(strings.Split(line, " ")), line)
 	}
