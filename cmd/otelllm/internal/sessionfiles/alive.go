@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type Processes struct {
 	writers  map[string]claudeWriter // of Claude Code, by session
 	homes    map[string]bool         // whose writers are in writers
 	agents   []agentProcess          // with --follow
+
+	ended *agentProcess // nil: of no process it is known that it has ended
 }
 
 // claudeWriter is a process of Claude Code that writes a session.
@@ -65,12 +68,29 @@ func (p *Processes) WriterOf(f *File, log *event.Log, now time.Time) (w turns.Wr
 		return w, idle
 	}
 	switch seen := p.watch.writer(f, log, p); {
+	case p.hasEnded(f, log):
+		w = turns.WriterGone
 	case seen == turns.WriterDead, seen == turns.WriterUnknown && quiet(f.Changed, now):
 		w = turns.WriterGone
 	case seen == turns.WriterAlive && now.Sub(log.Last()) < retriesWithin: // later it may be at work on another session
 		w = turns.WriterAlive
 	}
 	return w, idle
+}
+
+// Ended tells that the process of an agent that worked in this folder has ended, as the caller has waited for it.
+func (p *Processes) Ended(agent, folder string) {
+	if actual, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = actual
+	}
+	p.ended, p.agents = &agentProcess{agent: agent, folder: event.FolderOf(folder)}, agentProcesses()
+}
+
+// hasEnded reports whether the process that wrote a session has ended. It may have been a launcher, whose child goes on, and
+// another may be at work in the same folder: none may be left.
+func (p *Processes) hasEnded(f *File, log *event.Log) bool {
+	writes := func(of agentProcess) bool { return of.agent == f.Agent.Name && of.folder == log.Folder }
+	return p.complete && p.ended != nil && writes(*p.ended) && !slices.ContainsFunc(p.agents, writes)
 }
 
 // quiet reports whether something happened too long ago for a process to be at work.

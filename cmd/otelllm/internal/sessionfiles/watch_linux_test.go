@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,30 @@ func TestWatch(t *testing.T) {
 		w, _ := LookAround().WriterOf(f.file, f.log, time.Now())
 		assert.Equal(t, unknown, w)
 	})
+}
+
+// TestEnded: a process that the caller has waited for is gone, unless its child goes on.
+func TestEnded(t *testing.T) {
+	folder := t.TempDir()
+	log := &event.Log{Session: "abc"}
+	log.SetFolder(folder)
+	writer := func(agent, in string) turns.Writer {
+		around := LookAround()
+		around.complete = true // as it is unless other tests have processes of other users
+		around.Ended(agent, in)
+		w, _ := around.WriterOf(&File{Agent: Find(Qwen), Path: "x.jsonl", Changed: time.Now()}, log, time.Now())
+		return w
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(folder, link))
+	assert.Equal(t, turns.WriterGone, writer(Qwen, folder))
+	assert.Equal(t, turns.WriterGone, writer(Qwen, link))
+	assert.Equal(t, turns.WriterUnknown, writer(Qwen, t.TempDir()))
+	assert.Equal(t, turns.WriterUnknown, writer(Pi, folder))
+	kill := standIn(t, "qwen", folder)
+	assert.Equal(t, turns.WriterUnknown, writer(Qwen, folder), "a launcher ended")
+	kill()
+	assert.Equal(t, turns.WriterGone, writer(Qwen, folder))
 }
 
 func TestAgentOf(t *testing.T) {
