@@ -186,6 +186,21 @@ func TestSessionsPlan(t *testing.T) {
 	assert.Contains(t, diagnostics, "no session was found")
 }
 
+// TestSessionsPlanOfUndetermined prints the plan of a session whose process may be gone.
+func TestSessionsPlanOfUndetermined(t *testing.T) {
+	home := agentHome(t)
+	raw, err := os.ReadFile(filepath.Join("internal", "sessionfiles", "testdata", "pi", "kill_in_tool.jsonl"))
+	require.NoError(t, err)
+	file := filepath.Join(home, "x.jsonl")
+	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	out, _, status := sessionsCommand(t, "--plan", "", file)
+	assert.Zero(t, status)
+	assert.Contains(t, out, "1 undetermined", "it has changed just now")
+	out, _, status = sessionsCommand(t, "--plan", strings.Fields(out)[3], file)
+	assert.Zero(t, status)
+	assert.Regexp(t, `undetermined: it may still be running\nIf its process is gone:\n  may have run  bash \(`, out)
+}
+
 // TestSessionsProblems says what could not be read, and exits 2.
 func TestSessionsProblems(t *testing.T) {
 	home := agentHome(t, "ok_tool")
