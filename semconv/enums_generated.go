@@ -1882,9 +1882,9 @@ const (
 	// RunEndProcessDied is "process_died". The agent's process is gone, by its
 	// lock or its process id, and it did not end the run.
 	RunEndProcessDied
-	// RunEndProcessSilent is "process_silent". The agent did not end the run,
-	// nothing was written for a long time, and no process is known that could
-	// continue it.
+	// RunEndProcessSilent is "process_silent". The agent did not end the run, and
+	// no process is known that could continue it: the one that was seen is gone,
+	// or nothing was written for a long time.
 	RunEndProcessSilent
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // readPatience bounds the time to read the files of an agent.
 const readPatience = 2 * time.Second
 
-// sessionsOf returns the sessions in which an agent began a turn since the command began, from the files that it wrote.
+// sessionsOf returns the sessions in which an agent, which has ended, began a turn since the command began, from the files that it
+// wrote.
 // Unreadable files are left out: the wire has shown the rest.
 func sessionsOf(ctx context.Context, plan *agents.Plan, home string, began time.Time) (list []*sessionfiles.Session) {
 	agent := sessionfiles.Find(plan.Agent.Name)
@@ -27,7 +29,11 @@ func sessionsOf(ctx context.Context, plan *agents.Plan, home string, began time.
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	ignore := func(*sessionfiles.Problem) {}
-	scan := sessionfiles.Scan{Since: began, Now: time.Now(), Around: sessionfiles.LookAround(), Report: ignore}
+	around := sessionfiles.LookAround()
+	if folder, err := os.Getwd(); err == nil {
+		around.Ended(agent.Name, folder)
+	}
+	scan := sessionfiles.Scan{Since: began, Now: time.Now(), Around: around, Report: ignore}
 	scan.Sessions(ctx, sessionfiles.Discover(places, began, ignore), func(one *sessionfiles.Session) {
 		if last := one.Last(); last != nil && !last.Start.Before(began) {
 			list = append(list, one)

@@ -28,8 +28,8 @@ type followedSession struct {
 // follow prints what is not well now, and a line whenever a session dies, ends badly or can be
 // judged, at every tick.
 func (s *sessionScan) follow(ctx context.Context, now func() time.Time, ticks <-chan time.Time) error {
-	known := make(map[string]*followedFile)
-	if err := s.round(ctx, now(), known); err != nil {
+	known, watch := make(map[string]*followedFile), &sessionfiles.Watch{}
+	if err := s.round(ctx, now(), known, watch); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "following; Ctrl-C ends it")
@@ -38,7 +38,7 @@ func (s *sessionScan) follow(ctx context.Context, now func() time.Time, ticks <-
 		case <-ctx.Done():
 			return nil
 		case <-ticks:
-			if err := s.round(ctx, now(), known); err != nil {
+			if err := s.round(ctx, now(), known, watch); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (s *sessionScan) follow(ctx context.Context, now func() time.Time, ticks <-
 }
 
 // round reads the files that changed, and those with a session that may go on.
-func (s *sessionScan) round(ctx context.Context, now time.Time, known map[string]*followedFile) error {
+func (s *sessionScan) round(ctx context.Context, now time.Time, known map[string]*followedFile, watch *sessionfiles.Watch) error {
 	quiet := *s // what could not be read is said once
 	if len(known) > 0 {
 		quiet.err = io.Discard
@@ -64,7 +64,7 @@ func (s *sessionScan) round(ctx context.Context, now time.Time, known map[string
 	if len(due) == 0 {
 		return nil
 	}
-	scan := sessionfiles.Scan{Since: s.options.sinceOf(now), Now: now, Around: sessionfiles.LookAround(), Report: quiet.problem}
+	scan := sessionfiles.Scan{Since: s.options.sinceOf(now), Now: now, Around: watch.LookAround(), Report: quiet.problem}
 	for i := range due {
 		f := &due[i]
 		before := known[f.Path]
@@ -92,7 +92,7 @@ func (s *sessionScan) news(one *sessionfiles.Session, before, entry *followedFil
 	if r != nil {
 		s.all.take([]report.Record{*r})
 	}
-	if line, ok := lineOf(one, r); ok && (j.State != turns.Undetermined || !entry.open) {
+	if line, ok := lineOf(one, r); ok && (j.State != turns.Undetermined || !entry.open && !hidesCalls(one)) {
 		line.print(s.out, now)
 	}
 }

@@ -50,14 +50,37 @@ func printSessionPlan(w io.Writer, s *sessionfiles.Session) error {
 	default:
 		fmt.Fprintf(w, "%s: its last turn ended well; this is about an earlier one, which did not\n", head)
 	}
+	if gone := ifGone(last); gone != nil {
+		fmt.Fprintln(w, "If its process is gone:")
+		printTurnPlan(w, s, gone)
+		return nil
+	}
 	if at < 0 {
 		fmt.Fprintln(w, "Nothing can be said of what ran. Look before you resume it.")
 		return nil
 	}
-	j := &s.Turns[at]
 	if at != len(s.Turns)-1 && last.State != turns.Well {
 		fmt.Fprintln(w, "Nothing more can be said of its last turn. This is about an earlier one, which did not end well:")
 	}
+	printTurnPlan(w, s, &s.Turns[at])
+	return nil
+}
+
+// ifGone returns a turn as if its process were gone, where that is not known; nil for another turn.
+func ifGone(j *turns.Judged) *turns.Judged {
+	if j.State != turns.Undetermined || j.Ending != turns.Open || j.Writer != turns.WriterUnknown {
+		return nil
+	}
+	source := j.Source
+	source.Writer = turns.WriterGone
+	if gone := turns.Judge(j.Turn, source); gone.Plan != nil {
+		return &gone
+	}
+	return nil
+}
+
+// printTurnPlan prints the plan for a turn that has one.
+func printTurnPlan(w io.Writer, s *sessionfiles.Session, j *turns.Judged) {
 	printPlannedCalls(w, "ran", j.Plan.Ran)
 	printPlannedCalls(w, "may have run", j.Plan.MayHaveRun)
 	printPlannedCalls(w, "never ran", j.Plan.NeverRan)
@@ -76,7 +99,6 @@ func printSessionPlan(w io.Writer, s *sessionfiles.Session) error {
 			fmt.Fprintf(w, "  %s\n", report.Printable(text))
 		}
 	}
-	return nil
 }
 
 // printPlannedCalls prints the calls of one list of a plan.

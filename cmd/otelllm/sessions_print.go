@@ -81,8 +81,8 @@ func (t *sessionTable) add(s *sessionfiles.Session, last *report.Record) {
 	if !unwell {
 		return
 	}
-	if s.Agent.Profile.HidesCalls && j.Ending == turns.Unclear {
-		t.hiding = s.Agent.Title // most of them are well: they are not listed
+	if hidesCalls(s) {
+		t.hiding = s.Agent.Title
 		return
 	}
 	t.lines = append(t.lines, line)
@@ -92,6 +92,12 @@ func (t *sessionTable) add(s *sessionfiles.Session, last *report.Record) {
 		}
 		t.resume[s.Agent.Title] = warning
 	}
+}
+
+// hidesCalls reports whether the last answer of a session may have had calls that its agent did not write. Most of such sessions
+// are well: they are not listed.
+func hidesCalls(s *sessionfiles.Session) bool {
+	return s.Agent.Profile.HidesCalls && s.Last().Ending == turns.Unclear
 }
 
 // lineOf describes the last turn of a session that is not well, or that followed on one that died. R is

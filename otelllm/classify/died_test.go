@@ -57,7 +57,7 @@ func TestProcessDied(t *testing.T) {
 			[]Request{answered},
 			[]Tool{running},
 			semconv.ConfidenceMedium,
-			"The run never ended, nothing was recorded for a long time, and no process is known that could continue it. Last seen: pay started.",
+			"The run never ended, and no process is known that could continue it. Last seen: pay started.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

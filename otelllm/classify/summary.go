@@ -136,7 +136,7 @@ func failureText(d *Diagnosis, k *risk) string {
 			if k.basis == Typed {
 				return "The agent's process died before the run ended: it was killed, or it crashed"
 			}
-			return "The run never ended, nothing was recorded for a long time, and no process is known that could continue it"
+			return "The run never ended, and no process is known that could continue it"
 		}
 		if cause == semconv.CauseMissingChildren {
 			return "The record of the run is incomplete: requests or tools that it announced never arrived"

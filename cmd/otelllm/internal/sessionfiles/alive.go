@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +19,21 @@ import (
 // counts as left alone. A tool may run for long.
 const silentAfter = time.Hour
 
+// retriesWithin is how long after an error an agent may try again by itself.
+const retriesWithin = 2 * time.Minute
+
 // Processes is what is known of the processes of this machine, at one moment. The zero value knows
 // nothing.
 type Processes struct {
+	watch *Watch // nil without --follow
+
 	open     map[string]bool         // files that a process has open for writing
 	complete bool                    // those of all processes of this user are in open
 	writers  map[string]claudeWriter // of Claude Code, by session
 	homes    map[string]bool         // whose writers are in writers
+	agents   []agentProcess          // with --follow
+
+	ended *agentProcess // nil: of no process it is known that it has ended
 }
 
 // claudeWriter is a process of Claude Code that writes a session.
@@ -52,15 +61,36 @@ func (p *Processes) WriterOf(f *File, log *event.Log, now time.Time) (w turns.Wr
 		if w == turns.WriterAlive && quiet(log.Last(), now) {
 			w = turns.WriterUnknown // it has another session open
 		}
-	case Qwen:
-		w = p.holder(f.Path)
 	case Cline:
 		w = ofPID(log.PID)
 	}
-	if w == turns.WriterUnknown && quiet(f.Changed, now) {
-		w = turns.WriterSilent
+	if w != turns.WriterUnknown {
+		return w, idle
+	}
+	switch seen := p.watch.writer(f, log, p); {
+	case p.hasEnded(f, log):
+		w = turns.WriterGone
+	case seen == turns.WriterDead, seen == turns.WriterUnknown && quiet(f.Changed, now):
+		w = turns.WriterGone
+	case seen == turns.WriterAlive && now.Sub(log.Last()) < retriesWithin: // later it may be at work on another session
+		w = turns.WriterAlive
 	}
 	return w, idle
+}
+
+// Ended tells that the process of an agent that worked in this folder has ended, as the caller has waited for it.
+func (p *Processes) Ended(agent, folder string) {
+	if actual, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = actual
+	}
+	p.ended, p.agents = &agentProcess{agent: agent, folder: event.FolderOf(folder)}, agentProcesses()
+}
+
+// hasEnded reports whether the process that wrote a session has ended. It may have been a launcher, whose child goes on, and
+// another may be at work in the same folder: none may be left.
+func (p *Processes) hasEnded(f *File, log *event.Log) bool {
+	writes := func(of agentProcess) bool { return of.agent == f.Agent.Name && of.folder == log.Folder }
+	return p.complete && p.ended != nil && writes(*p.ended) && !slices.ContainsFunc(p.agents, writes)
 }
 
 // quiet reports whether something happened too long ago for a process to be at work.

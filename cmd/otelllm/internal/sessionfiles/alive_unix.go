@@ -31,7 +31,7 @@ func runs(pid int) (running, known bool) {
 	}
 	switch err := unix.Kill(pid, 0); {
 	case err == nil, errors.Is(err, unix.EPERM):
-		return true, true
+		return !isZombie(pid), true
 	case errors.Is(err, unix.ESRCH):
 		return false, true
 	default:

@@ -93,16 +93,17 @@ func TestClaudeProcesses(t *testing.T) {
 	}
 }
 
-// TestOpenFiles knows a writer of Qwen Code by the file that it has open.
+// TestOpenFiles knows a writer of opencode by the file that it has open.
 func TestOpenFiles(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("open files are known on Linux")
 	}
 	name := filepath.Join(t.TempDir(), "x.jsonl")
 	write(t, name, nil)
-	file := &File{Agent: Find(Qwen), Path: name, Changed: time.Now()}
+	file, log := &File{Agent: Find(OpenCode), Path: name, Changed: time.Now()}, &event.Log{}
+	log.Add(event.Event{Time: time.Now()})
 	around := LookAround()
-	w, _ := around.WriterOf(file, &event.Log{}, time.Now())
+	w, _ := around.WriterOf(file, log, time.Now())
 	if around.complete {
 		assert.Equal(t, turns.WriterDead, w)
 	} else {
@@ -111,11 +112,11 @@ func TestOpenFiles(t *testing.T) {
 	reader, err := os.Open(name)
 	require.NoError(t, err)
 	defer reader.Close()
-	w, _ = LookAround().WriterOf(file, &event.Log{}, time.Now())
+	w, _ = LookAround().WriterOf(file, log, time.Now())
 	assert.NotEqual(t, turns.WriterAlive, w, "one that only reads it")
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
-	w, _ = LookAround().WriterOf(file, &event.Log{}, time.Now())
+	w, _ = LookAround().WriterOf(file, log, time.Now())
 	assert.Equal(t, turns.WriterAlive, w)
 	require.NoError(t, f.Close())
 }
@@ -127,7 +128,7 @@ func TestSilence(t *testing.T) {
 	w, _ := LookAround().WriterOf(file, &event.Log{}, now.Add(silentAfter))
 	assert.Equal(t, turns.WriterUnknown, w)
 	w, _ = LookAround().WriterOf(file, &event.Log{}, now.Add(silentAfter+1))
-	assert.Equal(t, turns.WriterSilent, w)
+	assert.Equal(t, turns.WriterGone, w)
 }
 
 // TestProcessID knows a writer of Cline by its process id.

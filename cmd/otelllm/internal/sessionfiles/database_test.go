@@ -66,7 +66,7 @@ func TestOpenCodeDatabase(t *testing.T) {
 		if c.agent.Name == OpenCode && c.name != "kill_in_tool_resumed" && c.name != "unknown_part" { // which has the same id as another, and a part that is not read
 			raw = append(raw, c.raw)
 			log := logOf(t, c.agent, c.raw)
-			all := judgeAll(log, c.agent, turns.WriterSilent)
+			all := judgeAll(log, c.agent, turns.WriterGone)
 			want[log.Session] = all[len(all)-1].State
 		}
 	}

@@ -131,7 +131,7 @@ func TestTruth(t *testing.T) {
 	for _, dir := range dirs {
 		for _, c := range casesIn(t, dir) {
 			t.Run(filepath.Base(dir)+"/"+c.agent.Name+"/"+c.name, func(t *testing.T) {
-				for _, w := range []turns.Writer{turns.WriterDead, turns.WriterSilent, turns.WriterUnknown, turns.WriterAlive} {
+				for _, w := range []turns.Writer{turns.WriterDead, turns.WriterGone, turns.WriterUnknown, turns.WriterAlive} {
 					log := logOf(t, c.agent, c.raw)
 					assert.Zero(t, log.Unread)
 					assert.True(t, c.agent.Known(log.Version), log.Version)

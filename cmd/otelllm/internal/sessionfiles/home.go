@@ -30,12 +30,16 @@ func Places(home string, env func(string) string) []Place {
 	if dir := env("CLINE_SESSION_DATA_DIR"); dir != "" {
 		cline.Home, cline.Patterns = dir, []string{"*/*.json"}
 	}
+	pi := Place{Find(Pi), cmp.Or(env("PI_CODING_AGENT_DIR"), in(".pi", "agent")), []string{"sessions/*/*.jsonl"}}
+	if dir := env("PI_CODING_AGENT_SESSION_DIR"); dir != "" {
+		pi.Home, pi.Patterns = dir, []string{"*.jsonl"}
+	}
 	return []Place{
 		{Find(Codex), cmp.Or(env("CODEX_HOME"), in(".codex")), []string{"sessions/**/rollout-*.jsonl", "sessions/**/rollout-*.jsonl.zst"}},
 		{Find(Claude), cmp.Or(env("CLAUDE_CONFIG_DIR"), in(".claude")), []string{"projects/*/*.jsonl"}},
 		opencode,
 		{Find(Qwen), cmp.Or(env("QWEN_RUNTIME_DIR"), env("QWEN_HOME"), in(".qwen")), []string{"projects/*/chats/*.jsonl"}},
-		{Find(Pi), cmp.Or(env("PI_CODING_AGENT_DIR"), in(".pi", "agent")), []string{"sessions/*/*.jsonl"}},
+		pi,
 		{Find(Gemini), filepath.Join(cmp.Or(env("GEMINI_CLI_HOME"), home), ".gemini"), []string{"tmp/*/chats/session-*.jsonl"}},
 		cline,
 	}

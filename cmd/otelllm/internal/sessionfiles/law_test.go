@@ -113,7 +113,7 @@ func TestCutAtEveryByte(t *testing.T) {
 			if c.made {
 				within = 307
 			}
-			for _, w := range []turns.Writer{turns.WriterDead, turns.WriterSilent} {
+			for _, w := range []turns.Writer{turns.WriterDead, turns.WriterGone} {
 				log := logOf(t, c.agent, c.raw)
 				whole := judgeAll(log, c.agent, w)
 				last := -1

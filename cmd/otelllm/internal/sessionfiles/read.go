@@ -96,7 +96,7 @@ func readTail(f *File, in io.ReaderAt, size, tail int64) (*event.Log, error) {
 		if _, err := event.Lines(io.NewSectionReader(in, 0, maxHeadLines), r.Line); err != nil {
 			return nil, err
 		}
-		log.Session, log.Version, log.Partial = head.Session, head.Version, true
+		log.Session, log.Version, log.Folder, log.Partial = head.Session, head.Version, head.Folder, true
 	}
 	r := f.Agent.lines(log)
 	begin := max(0, size-tail)

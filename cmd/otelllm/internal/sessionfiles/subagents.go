@@ -4,66 +4,57 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/claude"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/qwen"
 )
 
-// The bounds of the sub-agents of one session that are read.
+// The bounds of what is looked at to find the sub-agents of a session.
 const (
-	maxSubAgents = 100     // the newest
-	maxFolder    = 10_000  // files of a folder
-	maxDepth     = 4       // of a sub-agent below others
-	maxMeta      = 1 << 16 // bytes of the file that describes one
+	maxFolder = 10_000  // files of a folder
+	maxMeta   = 1 << 16 // bytes of the file that describes one
 )
 
 // addSubAgents reads the sub-agents of which no output in a session shows that they ended well. What is not found or cannot
 // be read is not listed, and the turn says so.
 func addSubAgents(f *File, log *event.Log) {
+	agent := *f.Agent
+	var find func(of *event.Log, call string) string
 	switch f.Agent.Name {
 	case Codex:
-		var files map[string]string
-		addFound(f, log, 0, func(of *event.Log, call string) string {
-			if files == nil {
-				files = rolloutsBeside(f.Path)
-			}
-			return files[of.Began[call]]
-		})
+		find = rollouts(f.Path)
 	case Claude:
-		agent := *f.Agent
 		agent.lines = func(l *event.Log) lineReader { return claude.NewSubAgent(l) }
-		var files map[string]string
-		addFound(&File{Agent: &agent}, log, 0, func(_ *event.Log, call string) string {
-			if files == nil {
-				files = claudeSubAgents(f.Path)
-			}
-			return files[call]
-		})
+		find = described(filepath.Join(strings.TrimSuffix(f.Path, ".jsonl"), "subagents"))
+	case Qwen:
+		agent.lines = func(l *event.Log) lineReader { return qwen.NewSubAgent(l) }
+		chats, name := filepath.Split(f.Path)
+		find = described(filepath.Join(filepath.Dir(filepath.Clean(chats)), "subagents", strings.TrimSuffix(name, ".jsonl")))
+	default:
+		return
 	}
-}
-
-// addFound reads the sub-agents of a log whose files are found, and those below them.
-func addFound(f *File, log *event.Log, depth int, find func(of *event.Log, call string) string) {
-	calls := log.Unended(f.Agent.Profile.SubAgents)
-	for _, call := range calls[max(0, len(calls)-maxSubAgents):] {
-		name := find(log, call)
+	log.AddSubAgents(agent.Profile.SubAgents, func(of *event.Log, call string) *event.Log {
+		name := find(of, call)
 		if name == "" {
-			continue
+			return nil
 		}
-		logs, err := readLines(&File{Agent: f.Agent, Path: name})
+		logs, err := readLines(&File{Agent: &agent, Path: name})
 		if err != nil || len(logs) == 0 {
-			continue
+			return nil
 		}
-		log.AddSubAgent(call, logs[0])
-		if depth < maxDepth {
-			addFound(f, logs[0], depth+1, find)
-		}
-	}
+		return logs[0]
+	})
 }
 
 // regularFiles returns the names of the files in a folder that end so, without that. Links are left out.
 func regularFiles(folder, end string) (names []string) {
+	if info, err := os.Lstat(folder); err != nil || !info.IsDir() {
+		return nil
+	}
 	in, err := os.Open(folder)
 	if err != nil {
 		return nil
@@ -81,26 +72,66 @@ func regularFiles(folder, end string) (names []string) {
 	return names
 }
 
-// rolloutsBeside returns the rollouts in the folder of one, by the ids of their threads. That folder has those that began on the
-// same day.
-func rolloutsBeside(rollout string) map[string]string {
+// rollouts returns what finds the rollout of a sub-agent of Codex, by the id of its thread: beside the one that began it, or in
+// the folder of the day on which its thread began.
+func rollouts(rollout string) func(of *event.Log, call string) string {
 	const id = len("01234567-89ab-cdef-0123-456789abcdef")
-	files, folder := make(map[string]string), filepath.Dir(rollout)
-	for _, name := range regularFiles(folder, ".jsonl") {
-		if len(name) > id {
-			files[name[len(name)-id:]] = filepath.Join(folder, name+".jsonl")
+	folders := make(map[string]map[string]string) // files by threads, by folder
+	return func(of *event.Log, call string) string {
+		thread := of.Began[call]
+		for _, folder := range append(daysOf(rollout, thread), filepath.Dir(rollout)) {
+			files, ok := folders[folder]
+			if !ok {
+				files = make(map[string]string)
+				for _, name := range regularFiles(folder, ".jsonl") {
+					if len(name) > id {
+						files[name[len(name)-id:]] = filepath.Join(folder, name+".jsonl")
+					}
+				}
+				folders[folder] = files
+			}
+			if files[thread] != "" {
+				return files[thread]
+			}
 		}
+		return ""
 	}
-	return files
 }
 
-// claudeSubAgents returns the files of the sub-agents of a session of Claude Code, by the calls that began them.
-func claudeSubAgents(session string) map[string]string {
-	files, folder := make(map[string]string), filepath.Join(strings.TrimSuffix(session, ".jsonl"), "subagents")
+// daysOf returns the folders of the days, in any time zone, on which a thread may have begun. Its id has the time (RFC 9562,
+// version 7).
+func daysOf(rollout, thread string) (folders []string) {
+	const stamp = len("01234567-89ab")
+	if len(thread) < stamp {
+		return nil
+	}
+	ms, err := strconv.ParseInt(strings.ReplaceAll(thread[:stamp], "-", ""), 16, 64)
+	at := event.Millis(ms)
+	if err != nil || at.IsZero() {
+		return nil
+	}
+	day := filepath.Dir(rollout) // sessions/YYYY/MM/DD
+	sessions := filepath.Dir(filepath.Dir(filepath.Dir(day)))
+	for _, offset := range []int{0, -1, 1} {
+		folders = append(folders, filepath.Join(sessions, filepath.FromSlash(at.AddDate(0, 0, offset).Format("2006/01/02"))))
+	}
+	return folders
+}
+
+// described returns what finds the file of a sub-agent in a folder where each has another file, which names the call that began
+// it.
+func described(folder string) func(of *event.Log, call string) string {
+	files := sync.OnceValue(func() map[string]string { return describedIn(folder) })
+	return func(_ *event.Log, call string) string { return files()[call] }
+}
+
+// describedIn returns the files of sub-agents by the calls that began them.
+func describedIn(folder string) map[string]string {
 	sessions := make(map[string]bool)
 	for _, name := range regularFiles(folder, ".jsonl") {
 		sessions[name] = true
 	}
+	files := make(map[string]string)
 	for _, name := range regularFiles(folder, ".meta.json") {
 		info, err := os.Stat(filepath.Join(folder, name+".meta.json"))
 		if err != nil || info.Size() > maxMeta || !sessions[name] {

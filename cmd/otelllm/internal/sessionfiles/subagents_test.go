@@ -3,6 +3,7 @@ package sessionfiles
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,7 @@ func withSubAgent(t *testing.T, agent string) *event.Log {
 
 // TestCallsOfSubAgents lists what a sub-agent ran when it died with its agent.
 func TestCallsOfSubAgents(t *testing.T) {
-	for _, agent := range []string{Codex, Claude, OpenCode} {
+	for _, agent := range []string{Codex, Claude, OpenCode, Qwen} {
 		t.Run(agent, func(t *testing.T) {
 			log := withSubAgent(t, agent)
 			all := judgeAll(log, Find(agent), turns.WriterDead)
@@ -137,4 +138,51 @@ func TestCallsOfSubAgents(t *testing.T) {
 			assert.True(t, all[len(all)-1].Plan.More)
 		})
 	}
+}
+
+// TestSubAgentsOfOtherDays finds the rollout of a sub-agent of Codex that began on another day than its agent, in any time zone.
+func TestSubAgentsOfOtherDays(t *testing.T) {
+	home := filepath.Join(subAgentsDir, Codex)
+	files := Discover([]Place{{Find(Codex), home, []string{"sessions/**/rollout-*.jsonl"}}}, time.Time{}, noProblem(t))
+	require.Len(t, files, 2)
+	for _, days := range []int{-2, -1, 0, 1, 2} {
+		sessions := t.TempDir()
+		put := func(f File, days int) string {
+			raw, err := os.ReadFile(f.Path)
+			require.NoError(t, err)
+			day := time.Date(2026, 11, 29+days, 0, 0, 0, 0, time.UTC).Format("2006/01/02")
+			name := filepath.Join(sessions, filepath.FromSlash(day), filepath.Base(f.Path))
+			write(t, name, raw)
+			return name
+		}
+		found := 0
+		for i := range files {
+			put(files[1-i], days)
+			logs, err := Read(t.Context(), &File{Agent: Find(Codex), Path: put(files[i], -9)}, 0)
+			require.NoError(t, err)
+			found += len(logs[0].SubAgents)
+			require.NoError(t, os.RemoveAll(sessions))
+		}
+		want := 1
+		if days < -1 || days > 1 {
+			want = 0 // its id says that it began on 29 November
+		}
+		assert.Equal(t, want, found, "%d", days)
+	}
+}
+
+// TestSubAgentThatBeganItself is read so often, and not again below each.
+func TestSubAgentThatBeganItself(t *testing.T) {
+	log := &event.Log{}
+	for i := range 200 {
+		log.Add(event.Event{Kind: event.Call, ID: fmt.Sprint("c", i), Name: "task"})
+	}
+	reads := 0
+	log.AddSubAgents([]string{"task"}, func(of *event.Log, _ string) *event.Log {
+		reads++
+		again := *of
+		again.SubAgents = nil
+		return &again
+	})
+	assert.Equal(t, 100, reads)
 }

@@ -25,6 +25,8 @@ type Reader struct {
 	// writes the stop reason tool_use also on answers that were cut off after a call.
 	asks bool
 	done string // the id of the last answer that is complete
+	// thought is the stop reason of an answer that has nothing but reasoning so far.
+	thought string
 
 	// command: a command of the user interface was given, which may begin a turn, or do something
 	// without the model.
@@ -49,6 +51,7 @@ type record struct {
 	Timestamp   string `json:"timestamp"`
 	SessionID   string `json:"sessionId"`
 	Version     string `json:"version"`
+	CWD         string `json:"cwd"`
 	IsSidechain bool   `json:"isSidechain"` // it is of a sub-agent
 	IsMeta      bool   `json:"isMeta"`
 	IsSummary   bool   `json:"isCompactSummary"`
@@ -230,6 +233,7 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	r.log.SetSession(rec.SessionID, rec.Version)
+	r.log.SetFolder(rec.CWD)
 	if rec.IsSidechain && !r.sub {
 		return // the call that began the sub-agent counts
 	}
@@ -254,6 +258,10 @@ func (r *Reader) Line(raw []byte) {
 			r.notified(at, &a.Prompt.ended)
 		}
 	case "system":
+		if rec.Subtype == "turn_duration" && r.thought != "" { // nothing more came
+			r.log.Add(event.Event{Time: at, Kind: event.Response, Code: r.thought})
+			r.thought = ""
+		}
 		if rec.Subtype == "api_error" {
 			e := event.Event{Time: at, Kind: event.Failed, Code: rec.Name.Name, Count: rec.Name.Status}
 			if rec.Name.Connection != nil {
@@ -344,7 +352,7 @@ func (r *Reader) prompt(at time.Time, rec *record) {
 
 // begin begins a turn.
 func (r *Reader) begin(at time.Time) {
-	r.asks, r.command, r.done = false, false, ""
+	r.asks, r.command, r.done, r.thought = false, false, "", ""
 	r.log.Add(event.Event{Time: at, Kind: event.Turn})
 }
 
@@ -417,6 +425,7 @@ func (r *Reader) answer(at time.Time, rec *record) {
 	r.asked(at)
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.Model})
 	last := false // a block after which the answer may be over
+	r.thought = m.StopReason
 	for i := range m.Content.blocks {
 		b := &m.Content.blocks[i]
 		e := event.Event{Time: at, ID: b.ID, Name: b.Name}
@@ -432,7 +441,9 @@ func (r *Reader) answer(at time.Time, rec *record) {
 		default:
 			e.Kind = event.Going
 		}
-		r.log.Add(e)
+		if r.log.Add(e); e.Kind != event.Reasoning {
+			r.thought = ""
+		}
 	}
 	if last && m.StopReason != "tool_use" && !r.asks { // without a reason, as older versions write it, it may be complete
 		if m.StopReason != "" {

@@ -24,6 +24,7 @@ type Reader struct {
 	called   bool  // the open answer has a call
 	opened   bool  // a request of this turn is known
 
+	turn  string          // the id of the turn
 	own   int64           // the first ordinal of the session's own history; those before are of its parent
 	broke *event.Event    // a stream that broke, unless it turns out to be that of a compaction
 	asks  map[string]bool // calls of the turn that ask for the output of a command which runs
@@ -49,6 +50,7 @@ type payload struct {
 	ID         string `json:"id"`
 	Role       string `json:"role"`
 	CLIVersion string `json:"cli_version"`
+	CWD        string `json:"cwd"`
 	Own        int64  `json:"subagent_history_start_ordinal"`
 	Model      string `json:"model"`
 	TurnID     string `json:"turn_id"`
@@ -121,6 +123,7 @@ func (r *Reader) Line(raw []byte) {
 			r.own = p.Own
 		}
 		r.log.SetSession(p.ID, p.CLIVersion)
+		r.log.SetFolder(p.CWD)
 	case "turn_context":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: p.Model})
 	case "event_msg":
@@ -150,7 +153,7 @@ func (r *Reader) finish() string {
 func (r *Reader) message(at time.Time, p *payload) {
 	switch p.Type {
 	case "task_started":
-		r.sampled, r.answered, r.called, r.opened, r.asks = -1, false, false, false, nil
+		r.sampled, r.answered, r.called, r.opened, r.asks, r.turn = -1, false, false, false, nil, p.TurnID
 		r.log.Add(event.Event{Time: at, Kind: event.Turn, Turn: p.TurnID})
 	case "token_count":
 		// Written when a stream is over, also one that broke. Older versions have no other record of
@@ -162,10 +165,10 @@ func (r *Reader) message(at time.Time, p *payload) {
 	case "item_completed":
 		r.completed(at, p)
 	case "turn_aborted":
-		r.log.Add(event.Event{Time: at, Kind: event.Aborted})
+		r.log.Add(event.Event{Time: at, Kind: event.Aborted, Turn: p.TurnID})
 	case "task_complete":
-		e := event.Event{Time: at, Kind: event.Ended}
-		if p.Error == nil && !Known(r.log.Version) { // older versions do not record that an answer is complete
+		e := event.Event{Time: at, Kind: event.Ended, Turn: p.TurnID}
+		if p.Error == nil && !Known(r.log.Version) && p.TurnID == r.turn { // older versions do not record that an answer is complete
 			r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "stop"})
 		}
 		if p.Error != nil {

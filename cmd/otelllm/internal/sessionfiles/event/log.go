@@ -1,6 +1,7 @@
 package event
 
 import (
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ type Log struct {
 	Session string // the agent's id of the session
 	Version string // of the agent, as it wrote it; "" if it did not
 	PID     int    // of the process that writes, if the session says so
+	Folder  Folder // in which it began; zero if it is not recorded
 	Events  []Event
 
 	// Began are the sessions of sub-agents by the calls that began them, as far as the agent records them.
@@ -51,6 +53,19 @@ func (l *Log) SetSession(id, version string) {
 	}
 }
 
+// Folder is a working folder: the SHA-256 of its path.
+type Folder [sha256.Size]byte
+
+// FolderOf returns the folder with this path.
+func FolderOf(path string) Folder { return sha256.Sum256([]byte(path)) }
+
+// SetFolder sets the folder in which the session began, unless one is set or it is not known.
+func (l *Log) SetFolder(path string) {
+	if l.Folder == (Folder{}) && path != "" {
+		l.Folder = FolderOf(path)
+	}
+}
+
 // maxBegan bounds the sub-agents of one session whose sessions are known.
 const maxBegan = 1_000
 
@@ -66,8 +81,42 @@ func (l *Log) Begin(call, session string) {
 	l.Began[call] = session
 }
 
-// Unended returns the calls of these tools whose outputs do not show that they ended well, in order.
-func (l *Log) Unended(tools []string) (calls []string) {
+// The bounds of the sub-agents of one session that are read.
+const (
+	maxSubAgents = 100 // in all; the newest calls come first
+	maxDepth     = 4   // of a sub-agent below others
+)
+
+// AddSubAgents adds the logs of the sub-agents of which no output shows that they ended well, and of those below them. Tools
+// are those that begin one. Read returns the log of the sub-agent that a call in a log began; nil if it is not found or cannot
+// be read.
+func (l *Log) AddSubAgents(tools []string, read func(of *Log, call string) *Log) {
+	left := maxSubAgents
+	l.addSubAgents(tools, read, &left, 0)
+}
+
+func (l *Log) addSubAgents(tools []string, read func(of *Log, call string) *Log, left *int, depth int) {
+	for _, call := range slices.Backward(l.unended(tools)) {
+		if *left == 0 {
+			return
+		}
+		*left--
+		sub := read(l, call)
+		if sub == nil {
+			continue
+		}
+		if l.SubAgents == nil {
+			l.SubAgents = make(map[string]*Log)
+		}
+		l.SubAgents[call] = sub
+		if depth < maxDepth {
+			sub.addSubAgents(tools, read, left, depth+1)
+		}
+	}
+}
+
+// unended returns the calls of these tools whose outputs do not show that they ended well, in order.
+func (l *Log) unended(tools []string) (calls []string) {
 	for i := range l.Events {
 		switch e := &l.Events[i]; {
 		case (e.Kind == Call || e.Kind == LateCall) && e.ID != "" && slices.Contains(tools, e.Name) && !slices.Contains(calls, e.ID):
@@ -77,14 +126,6 @@ func (l *Log) Unended(tools []string) (calls []string) {
 		}
 	}
 	return calls
-}
-
-// AddSubAgent adds the log of the sub-agent that a call began.
-func (l *Log) AddSubAgent(call string, of *Log) {
-	if l.SubAgents == nil {
-		l.SubAgents = make(map[string]*Log)
-	}
-	l.SubAgents[call] = of
 }
 
 // name returns a name or a code as it may be shown; "" if it may not.
@@ -111,6 +152,16 @@ func Millis(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+// TurnBegan returns when the last turn began; zero if that is not known.
+func (l *Log) TurnBegan() time.Time {
+	for _, e := range slices.Backward(l.Events) {
+		if e.Kind == Turn {
+			return e.Time
+		}
+	}
+	return time.Time{}
 }
 
 // Last returns the time of the last event; zero for a log without any.

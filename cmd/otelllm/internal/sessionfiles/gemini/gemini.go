@@ -7,6 +7,7 @@ package gemini
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -33,6 +34,7 @@ func New(log *event.Log) *Reader { return &Reader{log: log, seen: make(map[strin
 // record has the members of a line that are read: the head of the file, a message, or a change.
 type record struct {
 	SessionID string  `json:"sessionId"`
+	Project   string  `json:"projectHash"` // that of its folder, as [event.Folder]
 	Set       *change `json:"$set"`
 	RewindTo  string  `json:"$rewindTo"`
 	message
@@ -60,13 +62,14 @@ type toolCall struct {
 	Timestamp string `json:"timestamp"`
 }
 
-// content is what a message has: text, or outputs of tools.
-type content struct{ text, outputs bool }
+// content is what a message has: text, or outputs of tools. Empty: it is a text without a character.
+type content struct{ text, outputs, empty bool }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (c *content) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 0 && raw[0] == '"' {
-		c.text = !bytes.Equal(raw, []byte(`""`))
+		c.empty = bytes.Equal(raw, []byte(`""`))
+		c.text = !c.empty
 		return nil
 	}
 	var parts []struct {
@@ -98,6 +101,9 @@ func (r *Reader) Line(raw []byte) {
 	case rec.RewindTo != "":
 		r.prompt = "" // a person removed the turns since then, which happened all the same
 	case rec.SessionID != "":
+		if folder, err := hex.DecodeString(rec.Project); err == nil && len(folder) == len(r.log.Folder) {
+			r.log.Folder = event.Folder(folder)
+		}
 		r.opened(rec.SessionID)
 	case rec.Type == "user":
 		r.user(&rec.message)
@@ -168,7 +174,11 @@ func (r *Reader) answer(m *message) {
 		r.log.Add(event.Event{Time: at, Kind: event.Text})
 	}
 	if !again {
-		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: "stop"})
+		e := event.Event{Time: at, Kind: event.Response, Code: "stop"}
+		if m.Content.empty {
+			e.Code = "tool_calls" // an answer without text and calls counts as an error, and is not written
+		}
+		r.log.Add(e)
 	}
 	r.cancelled = len(m.ToolCalls) > 0
 	for i := range m.ToolCalls {

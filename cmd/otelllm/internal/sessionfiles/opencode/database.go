@@ -20,9 +20,6 @@ const (
 	maxSessions = 20_000 // the newest
 	maxMessages = 2_000  // of a session, the newest
 	maxParts    = 20_000 // of these
-
-	maxSubAgents = 100 // of a session that are read, the newest
-	maxDepth     = 4   // of a sub-agent below others
 )
 
 // SubAgents is the tool that begins a sub-agent.
@@ -44,16 +41,21 @@ func Read(ctx context.Context, path string, since int64) ([]*event.Log, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	for _, s := range logs {
-		if err := s.readAll(ctx, db, 0); err != nil {
+	for _, log := range logs {
+		if err := read(ctx, db, log); err != nil {
 			return nil, unreadable(err)
 		}
+		var failed error
+		log.AddSubAgents([]string{SubAgents}, func(of *event.Log, call string) *event.Log {
+			sub, err := subAgent(ctx, db, of.Session, of.Began[call])
+			failed = errors.Join(failed, err)
+			return sub
+		})
+		if failed != nil {
+			return nil, unreadable(failed)
+		}
 	}
-	list := make([]*event.Log, len(logs))
-	for i, s := range logs {
-		list[i] = s.log
-	}
-	return list, nil
+	return logs, nil
 }
 
 // open opens a database read-only. Without a write-ahead log nothing is written to it now, and it
@@ -92,14 +94,8 @@ func unreadable(err error) error {
 	}
 }
 
-// session is a session that is read.
-type session struct {
-	id  string
-	log *event.Log
-}
-
-// sessions returns the sessions that changed since then, the newest first.
-func sessions(ctx context.Context, db *sql.DB, since int64) (list []session, err error) {
+// sessions returns the sessions that changed since then, the newest first, without what happened in them.
+func sessions(ctx context.Context, db *sql.DB, since int64) (list []*event.Log, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT id, version FROM session
 		WHERE time_updated >= ? AND parent_id IS NULL ORDER BY time_updated DESC LIMIT ?`, since, maxSessions)
 	if err != nil {
@@ -107,52 +103,42 @@ func sessions(ctx context.Context, db *sql.DB, since int64) (list []session, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var version string
-		s := session{log: &event.Log{}}
-		if err := rows.Scan(&s.id, &version); err != nil {
+		var id, version string
+		if err := rows.Scan(&id, &version); err != nil {
 			return nil, err
 		}
-		s.log.SetSession(s.id, version)
-		list = append(list, s)
+		log := &event.Log{}
+		log.SetSession(id, version)
+		list = append(list, log)
 	}
 	return list, rows.Err()
 }
 
-// readAll reads a session, and the sessions of its sub-agents that nothing in it shows to have ended well.
-func (s *session) readAll(ctx context.Context, db *sql.DB, depth int) error {
-	if err := s.read(ctx, db); err != nil || depth > maxDepth {
-		return err
+// subAgent reads the session of a sub-agent of the parent; nil if there is no such session.
+func subAgent(ctx context.Context, db *sql.DB, parent, id string) (*event.Log, error) {
+	var version string
+	err := db.QueryRowContext(ctx, `SELECT version FROM session WHERE id = ? AND parent_id = ?`, id, parent).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	calls := s.log.Unended([]string{SubAgents})
-	for _, call := range calls[max(0, len(calls)-maxSubAgents):] {
-		sub := session{id: s.log.Began[call], log: &event.Log{}}
-		var version string
-		err := db.QueryRowContext(ctx, `SELECT version FROM session WHERE id = ? AND parent_id = ?`, sub.id, s.id).Scan(&version)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		sub.log.SetSession(sub.id, version)
-		if err := sub.readAll(ctx, db, depth+1); err != nil {
-			return err
-		}
-		s.log.AddSubAgent(call, sub.log)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	log := &event.Log{}
+	log.SetSession(id, version)
+	return log, read(ctx, db, log)
 }
 
 // What is read of the column data: its members without content. A row that is not JSON becomes a
 // text that is not, either.
 const (
 	messageData = `CASE WHEN json_valid(data) THEN json_object(
-		'role', data->>'$.role', 'mode', data->>'$.mode', 'modelID', data->>'$.modelID', 'finish', data->>'$.finish',
+		'role', data->>'$.role', 'mode', data->>'$.mode', 'modelID', data->>'$.modelID', 'finish', data->>'$.finish', 'structured', data->>'$.structured' IS NOT NULL,
 		'time', json_object('created', data->>'$.time.created', 'completed', data->>'$.time.completed'),
 		'error', CASE WHEN data->>'$.error' IS NULL THEN NULL ELSE json_object(
 			'name', data->>'$.error.name', 'data', json_object('statusCode', data->>'$.error.data.statusCode')) END) ELSE '' END`
 	partData = `CASE WHEN json_valid(data) THEN json_object(
-		'type', data->>'$.type', 'tool', data->>'$.tool', 'callID', data->>'$.callID', 'reason', data->>'$.reason', 'auto', data->'$.auto',
+		'type', data->>'$.type', 'tool', data->>'$.tool', 'callID', data->>'$.callID', 'metadata', json_object('providerExecuted', data->'$.metadata.providerExecuted'), 'reason', data->>'$.reason', 'auto', data->'$.auto',
 		'state', json_object('status', data->>'$.state.status',
 			'time', json_object('end', data->>'$.state.time.end'),
 			'metadata', json_object('exit', data->'$.state.metadata.exit', 'interrupted', data->'$.state.metadata.interrupted', 'background', data->'$.state.metadata.background', 'sessionId', data->>'$.state.metadata.sessionId'))) ELSE '' END`
@@ -164,13 +150,13 @@ type partRow struct {
 	created, updated int64
 }
 
-// read reads a session.
-func (s *session) read(ctx context.Context, db *sql.DB) error {
-	parts, err := s.parts(ctx, db)
+// read reads what happened in a session.
+func read(ctx context.Context, db *sql.DB, log *event.Log) error {
+	parts, err := readParts(ctx, db, log)
 	if err != nil {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT id, `+messageData+` FROM message WHERE session_id = ? ORDER BY id DESC LIMIT ?`, s.id, maxMessages)
+	rows, err := db.QueryContext(ctx, `SELECT id, `+messageData+` FROM message WHERE session_id = ? ORDER BY id DESC LIMIT ?`, log.Session, maxMessages)
 	if err != nil {
 		return err
 	}
@@ -184,8 +170,8 @@ func (s *session) read(ctx context.Context, db *sql.DB) error {
 		}
 		messages = append(messages, m)
 	}
-	s.log.Partial = s.log.Partial || len(messages) == maxMessages
-	r := New(s.log)
+	log.Partial = log.Partial || len(messages) == maxMessages
+	r := New(log)
 	for _, m := range slices.Backward(messages) {
 		r.Message([]byte(m.data))
 		for _, p := range slices.Backward(parts[m.id]) {
@@ -196,9 +182,9 @@ func (s *session) read(ctx context.Context, db *sql.DB) error {
 	return rows.Err()
 }
 
-// parts returns the parts of the messages of a session, the newest first.
-func (s *session) parts(ctx context.Context, db *sql.DB) (map[string][]partRow, error) {
-	rows, err := db.QueryContext(ctx, `SELECT message_id, time_created, time_updated, `+partData+` FROM part WHERE session_id = ? ORDER BY id DESC LIMIT ?`, s.id, maxParts)
+// readParts returns the parts of the messages of a session, the newest first.
+func readParts(ctx context.Context, db *sql.DB, log *event.Log) (map[string][]partRow, error) {
+	rows, err := db.QueryContext(ctx, `SELECT message_id, time_created, time_updated, `+partData+` FROM part WHERE session_id = ? ORDER BY id DESC LIMIT ?`, log.Session, maxParts)
 	if err != nil {
 		return nil, err
 	}
@@ -213,6 +199,6 @@ func (s *session) parts(ctx context.Context, db *sql.DB) (map[string][]partRow, 
 		parts[of] = append(parts[of], p)
 		n++
 	}
-	s.log.Partial = s.log.Partial || n == maxParts
+	log.Partial = log.Partial || n == maxParts
 	return parts, rows.Err()
 }

@@ -22,6 +22,8 @@ type Reader struct {
 	made      bool          // it is complete, and none of its parts so far is of a step: a person's command made it
 	summary   bool          // it is the summary of a compaction
 	ends      []event.Event // that the last message ends with, after its parts
+	called    bool          // the step has a call that opencode answers
+	schema    bool          // the answer is the input of its last call, by a schema: the model is not asked again
 	compacts  bool          // the history is made shorter, and opencode goes on by itself after that
 }
 
@@ -37,12 +39,22 @@ type message struct {
 		Created   int64 `json:"created"`
 		Completed int64 `json:"completed"`
 	} `json:"time"`
-	Error *struct {
+	Structured present `json:"structured"`
+	Error      *struct {
 		Name string `json:"name"`
 		Data struct {
 			StatusCode int `json:"statusCode"`
 		} `json:"data"`
 	} `json:"error"`
+}
+
+// present is whether a member is there.
+type present bool
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (p *present) UnmarshalJSON(raw []byte) error {
+	*p = string(raw) != "null" && string(raw) != "0"
+	return nil
 }
 
 // Message reads a row of the table message.
@@ -62,7 +74,7 @@ func (r *Reader) Message(data []byte) {
 		r.compacts = false
 		return
 	}
-	r.made, r.summary = m.Error == nil && m.Time.Completed > 0, m.Mode == "compaction"
+	r.made, r.summary, r.schema = m.Error == nil && m.Time.Completed > 0, m.Mode == "compaction", bool(m.Structured)
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: m.ModelID})
 	if m.Error == nil {
 		return
@@ -90,6 +102,9 @@ type part struct {
 	Type   string `json:"type"`
 	Tool   string `json:"tool"`
 	CallID string `json:"callID"`
+	Meta   struct {
+		Provider bool `json:"providerExecuted"`
+	} `json:"metadata"`
 	Reason string `json:"reason"`
 	Auto   bool   `json:"auto"` // of a compaction: not by a person
 	State  struct {
@@ -121,9 +136,15 @@ func (r *Reader) Part(data []byte, created, updated int64) {
 	e := event.Event{Time: event.Millis(created)}
 	switch p.Type {
 	case "step-start":
-		e.Kind, r.made = event.Request, false
+		e.Kind, r.made, r.called = event.Request, false, false
 	case "step-finish":
 		e.Kind, e.Code = event.Response, p.Reason
+		switch {
+		case r.schema:
+			e.Code = "stop"
+		case r.called:
+			e.Code = "tool-calls" // also where the server says stop
+		}
 		if r.summary && r.compacts {
 			r.ends = append(r.ends, event.Event{Time: e.Time, Kind: event.Owed})
 		}
@@ -151,6 +172,9 @@ func (r *Reader) tool(p *part, e event.Event, updated int64) {
 		e.Kind = event.PartialCall
 	}
 	r.log.Add(e)
+	if interrupted := p.State.Status == "error" && p.State.Metadata.Interrupted; !p.Meta.Provider && !interrupted {
+		r.called = true
+	}
 	r.log.Begin(p.CallID, p.State.Metadata.SessionID)
 	if r.made {
 		r.log.Add(event.Event{Time: e.Time, Kind: event.Response, Code: "stop"})

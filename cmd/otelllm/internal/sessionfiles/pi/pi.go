@@ -30,6 +30,7 @@ type record struct {
 	Version   json.Number `json:"version"`
 	Timestamp string      `json:"timestamp"`
 	ModelID   string      `json:"modelId"`
+	CWD       string      `json:"cwd"`
 	Message   struct {
 		Role       string              `json:"role"`
 		Model      string              `json:"model"`
@@ -95,6 +96,7 @@ func (r *Reader) Line(raw []byte) {
 	switch rec.Type {
 	case "session":
 		r.log.SetSession(rec.ID, rec.Version.String())
+		r.log.SetFolder(rec.CWD)
 	case "model_change":
 		r.log.Add(event.Event{Time: at, Kind: event.Model, Name: rec.ModelID})
 	case "custom_message":
@@ -118,19 +120,19 @@ func (r *Reader) Line(raw []byte) {
 	}
 }
 
-// answer reads an answer, which is written when it is over. Pi runs the calls of an answer only if
-// it stopped for them, and completes the arguments of those of an answer that broke off.
+// answer reads an answer, which is written when it is over. Pi runs the calls of each answer, whatever its reason to stop, unless
+// it broke off: then it completes their arguments, and does not run them.
 func (r *Reader) answer(at time.Time, rec *record) {
 	m := &rec.Message
 	r.log.Add(event.Event{Time: event.Millis(m.Timestamp), Kind: event.Model, Name: m.Model})
-	whole := m.StopReason == "toolUse"
+	whole, called := m.StopReason != "error" && m.StopReason != "aborted", false
 	for _, b := range m.Content {
 		e := event.Event{Time: at}
 		switch b.Type {
 		case "toolCall":
 			e.Kind, e.ID, e.Name = event.PartialCall, b.ID, b.Name
 			if whole {
-				e.Kind = event.Call
+				e.Kind, called = event.Call, true
 			}
 		case "thinking":
 			e.Kind = event.Reasoning
@@ -141,6 +143,7 @@ func (r *Reader) answer(at time.Time, rec *record) {
 	}
 	e := event.Event{Time: at, Kind: event.Response, ID: m.ResponseID, Code: m.StopReason}
 	switch m.StopReason {
+	case "stop", "length":
 	case "toolUse":
 		e.Code = "tool_calls"
 	case "error":
@@ -149,6 +152,11 @@ func (r *Reader) answer(at time.Time, rec *record) {
 		e.Kind = event.Aborted
 	case "":
 		return
+	default:
+		e.Code = "" // of a later version, such as deferred: the answer comes later
+	}
+	if called {
+		e.Code = "tool_calls" // also where the server says stop
 	}
 	r.log.Add(e)
 }

@@ -17,11 +17,16 @@ func Known(version string) bool { return strings.HasPrefix(version, "0.24.") }
 // Reader reads the lines of one session.
 type Reader struct {
 	log        *event.Log
-	background map[string]bool // calls of the last answer whose commands go on in the background
+	sub        bool            // it is the session of a sub-agent
+	background map[string]bool // calls of the last answer, or of the sub-agent, whose commands go on in the background
 }
 
 // New returns a reader that adds to log.
 func New(log *event.Log) *Reader { return &Reader{log: log} }
+
+// NewSubAgent returns a reader of the session of a sub-agent, projects/FOLDER/subagents/ID/agent-*.jsonl. It has a line for
+// each call, after one for the text of the answer: nothing says when an answer is complete.
+func NewSubAgent(log *event.Log) *Reader { return &Reader{log: log, sub: true} }
 
 // record has the members of a line that are read.
 type record struct {
@@ -33,6 +38,7 @@ type record struct {
 	Sidechain  bool   `json:"isSidechain"`   // it is of a sub-agent
 	Delivered  bool   `json:"deliveredTurn"` // the model is asked about this notification
 	Version    string `json:"version"`
+	CWD        string `json:"cwd"`
 	Model      string `json:"model"`
 	Message    struct {
 		Parts []part `json:"parts"`
@@ -113,7 +119,8 @@ func (r *Reader) Line(raw []byte) {
 		return
 	}
 	r.log.SetSession(rec.SessionID, rec.Version)
-	if rec.Sidechain {
+	r.log.SetFolder(rec.CWD)
+	if rec.Sidechain && !r.sub {
 		return // the call that began the sub-agent counts
 	}
 	at := event.ParseTime(rec.Timestamp)
@@ -173,7 +180,9 @@ func (r *Reader) notified(at time.Time, rec *record) {
 func (r *Reader) answer(at time.Time, rec *record) {
 	r.log.Add(event.Event{Time: at, Kind: event.Model, Name: rec.Model})
 	finish, said := "stop", false
-	r.background = nil
+	if !r.sub {
+		r.background = nil
+	}
 	for i := range rec.Message.Parts {
 		switch p := &rec.Message.Parts[i]; {
 		case p.Call != nil:
@@ -192,7 +201,7 @@ func (r *Reader) answer(at time.Time, rec *record) {
 			r.log.Add(event.Event{Time: at, Kind: event.Text})
 		}
 	}
-	if said {
+	if said && !r.sub {
 		r.log.Add(event.Event{Time: at, Kind: event.Response, Code: finish})
 	}
 }
@@ -205,7 +214,7 @@ func (r *Reader) output(at time.Time, rec *record) {
 		e.Kind = event.Launched
 		r.log.Add(e)
 		return
-	case rec.Result.Status == "success" && r.background[rec.Result.CallID]:
+	case (rec.Result.Status == "success" || r.sub && rec.Result.Status == "") && r.background[rec.Result.CallID]:
 		e.Kind = event.LeftRunning
 		r.log.Add(e)
 		return

@@ -77,6 +77,10 @@ func (b *builder) take(e *event.Event) {
 		return
 	}
 	t := b.turn()
+	if (e.Kind == event.Ended || e.Kind == event.Aborted) && t != nil && t.ID != "" && e.Turn != "" && t.ID != e.Turn {
+		b.endEarlier(e)
+		return
+	}
 	if t == nil && e.Kind == event.MaybeOwed {
 		return // nothing was asked yet
 	}
@@ -117,6 +121,24 @@ func (b *builder) take(e *event.Event) {
 		b.fail(t, e)
 	case event.Resumed:
 		t.Reopen = t.Reopen || t.Ending == Open
+	}
+}
+
+// endEarlier takes the end of an earlier turn that was recorded after the next one had begun.
+func (b *builder) endEarlier(e *event.Event) {
+	for _, t := range slices.Backward(b.turns) {
+		switch {
+		case t.ID != e.Turn:
+			continue
+		case t.over():
+		case e.Kind == event.Aborted:
+			t.Aborted = true
+		case e.Code != "":
+			t.Ending, t.Code = Failed, e.Code
+		default:
+			t.Ending = Answered
+		}
+		return
 	}
 }
 
@@ -283,7 +305,8 @@ func (b *builder) conclude(t *Turn) {
 		t.Ending = Unclear
 	case answered && (missing || t.MaybeOwed):
 		t.Ending = Unclear
-	case t.Ending != Open || b.profile.EndsTurns || r == nil || waits:
+	case t.Ending != Open || r == nil || waits:
+	case b.profile.EndsTurns && !(r.Failed && t.Next): // after an error its end may be missing
 	case answered && b.profile.HidesCalls, r.Complete && r.Finish == "":
 		t.Ending = Unclear
 	case answered:
@@ -357,7 +380,7 @@ func (b *builder) hides(c *Call) bool {
 // final reports whether an answer with this finish reason asks for nothing more.
 func final(finish string) bool {
 	switch finish {
-	case "", "tool_use", "tool_calls", "tool-calls", "pause_turn":
+	case "", "tool_use", "tool_calls", "tool-calls", "pause_turn", "unknown":
 		return false
 	default:
 		return true

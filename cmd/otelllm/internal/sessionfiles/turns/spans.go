@@ -30,7 +30,7 @@ const (
 	WriterUnknown Writer = iota // nothing is, and what it wrote last is not old
 	WriterAlive                 // it runs
 	WriterDead                  // it is gone: by its lock, its process id or its open files
-	WriterSilent                // nothing is, and what it wrote last is old
+	WriterGone                  // no process is known that could go on: the one that was seen is gone, or what it wrote last is old
 )
 
 // Source is where a turn comes from.
@@ -107,7 +107,7 @@ func (w *writer) state() (State, semconv.RunEnd) {
 		return Undetermined, semconv.RunEndUnclear
 	case t.Reopen, t.Next && w.source.Profile.EndsTurns, !t.Next && w.source.Writer == WriterDead:
 		return Died, semconv.RunEndProcessDied
-	case t.Next, w.source.Writer == WriterSilent:
+	case t.Next, w.source.Writer == WriterGone:
 		return Died, semconv.RunEndProcessSilent
 	default:
 		return Undetermined, semconv.RunEndUnclear
@@ -225,7 +225,7 @@ func (w *writer) writeRequest(n int, r *Request, state State) {
 // record shows it.
 func (w *writer) writeAnswer(span ptrace.Span, r *Request) {
 	all := r.Complete || r.Failed && w.source.Profile.PartialText
-	if w.doubtful() {
+	if w.doubtful() || w.source.Profile.HidesCalls {
 		all = false
 	}
 	counts := [...]struct {
