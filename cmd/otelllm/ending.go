@@ -33,6 +33,19 @@ const grace = time.Second
 // crashed reports whether the command failed, and was not told to end.
 func (e *ending) crashed() bool { return e.Code != 0 && !e.Deliberate() }
 
+// ofWaiting returns by what the runs ended that waited for the outputs of their tools; unset if that is not known. A
+// command that exits by itself may have wanted the calls alone.
+func (e *ending) ofWaiting() semconv.RunEnd {
+	switch {
+	case e.Code != 0 && e.Deliberate():
+		return semconv.RunEndShutdown
+	case e.Signal != 0:
+		return semconv.RunEndProcessDied
+	default:
+		return semconv.RunEndUnset
+	}
+}
+
 // openAtEnd reports whether a model call ended because its client did.
 func (e *ending) openAtEnd(r *report.Record) bool {
 	return text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.At.Add(-grace))
@@ -56,7 +69,7 @@ func (e *ending) correct(records []report.Record) []report.Record {
 			}
 		case e.Code != 0 && r.Unfollowed():
 			amend(r, semconv.RunOutcomeUnset, semconv.ClassProviderError, semconv.CauseUnknown, semconv.OriginGateway,
-				fmt.Sprintf("Something in front of the model provider answered with a redirect (HTTP %d), and the request was not sent to another place. No answer came: a sign-in may be missing.", r.Number(otelsemconv.HTTPResponseStatusCodeKey)))
+				fmt.Sprintf("Something in front of the model provider answered with a redirect (HTTP %d), and no answer from a model came after it: a sign-in may be missing.", r.Number(otelsemconv.HTTPResponseStatusCodeKey)))
 		}
 	}
 	return records
@@ -110,15 +123,18 @@ func (e *ending) words(records []report.Record, allWell bool) string {
 	case e.Code != 0 && allWell:
 		return name + " " + e.how() + " although every model call was answered"
 	case e.Code != 0:
-		return name + " " + e.how()
+		words := name + " " + e.how()
+		if tools := calledLast(lastOf(records)); tools != "" {
+			words += " and sent no output of " + tools + ", which may have run"
+		}
+		return words
 	default:
 		return ""
 	}
 }
 
-// doing names the activity at a moment: an answer, or tools that it had asked for.
-func (e *ending) doing(records []report.Record, at time.Time) string {
-	var last *report.Record
+// lastOf returns the model call that ended last; nil if there is none.
+func lastOf(records []report.Record) (last *report.Record) {
 	for i := range records {
 		for _, r := range requestsOf(&records[i]) {
 			if last == nil || r.End.After(last.End) {
@@ -126,7 +142,21 @@ func (e *ending) doing(records []report.Record, at time.Time) string {
 			}
 		}
 	}
-	switch {
+	return last
+}
+
+// calledLast names the tools that an answer asked for; "" for none.
+func calledLast(r *report.Record) string {
+	if r == nil {
+		return ""
+	}
+	return strings.Join(names(r.Attributes[string(semconv.StreamToolCallNamesKey)]), " or ")
+}
+
+// doing names the activity at a moment: an answer, or tools that it had asked for.
+func (e *ending) doing(records []report.Record, at time.Time) string {
+	last := lastOf(records)
+	switch tools := calledLast(last); {
 	case last == nil:
 		return ""
 	case e.openAtEnd(last) && last.End.After(at.Add(-grace)):
@@ -135,8 +165,8 @@ func (e *ending) doing(records []report.Record, at time.Time) string {
 			return " after " + durationWords(idle) + " without progress"
 		}
 		return " while " + answering(last)
-	case len(names(last.Attributes[string(semconv.StreamToolCallNamesKey)])) > 0:
-		return " while " + strings.Join(names(last.Attributes[string(semconv.StreamToolCallNamesKey)]), " or ") + " may have been running"
+	case tools != "":
+		return " while " + tools + " may have been running"
 	default:
 		return ""
 	}

@@ -134,6 +134,7 @@ func TestHowACommandEnded(t *testing.T) {
 	}{
 		{"well", child.Ended{}, nil, "", false},
 		{"failed", child.Ended{Code: 1}, nil, "codex exited 1", true},
+		{"failed with a call", child.Ended{Code: 1}, tool(), "codex exited 1 and sent no output of exec_command, which may have run", true},
 		{"killed in a tool", child.Ended{Code: 137, Signal: 9}, tool(), "codex was killed by signal 9 while exec_command may have been running", true},
 		{"killed in an answer", child.Ended{Code: 137, Signal: 9}, open(), "codex was killed by signal 9 after 28 s without progress", true},
 		{"Ctrl-C", child.Ended{Code: 130, Interrupted: at}, open(), "you pressed Ctrl-C after 28 s without progress", false},
