@@ -10,6 +10,7 @@ import (
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -19,12 +20,13 @@ import (
 type ending struct {
 	child.Ended
 
-	name string // of the command, for people
+	name  string // of the command, for people
+	agent bool   // it is an agent that is known, which executes every call that it gets
 }
 
-// endingOf returns how a command ended.
-func endingOf(args []string, ended child.Ended) *ending {
-	return &ending{Ended: ended, name: filepath.Base(args[0])}
+// endingOf returns how a command ended, which may be a known agent.
+func endingOf(args []string, agent string, ended child.Ended) *ending {
+	return &ending{Ended: ended, name: filepath.Base(args[0]), agent: agent != agents.Generic}
 }
 
 // grace is how long before the end of its process a client's connections may close.
@@ -34,10 +36,10 @@ const grace = time.Second
 func (e *ending) crashed() bool { return e.Code != 0 && !e.Deliberate() }
 
 // ofWaiting returns by what the runs ended that waited for the outputs of their tools; unset if that is not known. A
-// command that exits by itself may have wanted the calls alone.
+// command that exits by itself, and a program that succeeds, may have wanted the calls alone.
 func (e *ending) ofWaiting() semconv.RunEnd {
 	switch {
-	case e.Code != 0 && e.Deliberate():
+	case e.Deliberate() && (e.agent || e.Code != 0):
 		return semconv.RunEndShutdown
 	case e.Signal != 0:
 		return semconv.RunEndProcessDied
@@ -49,6 +51,11 @@ func (e *ending) ofWaiting() semconv.RunEnd {
 // openAtEnd reports whether a model call ended because its client did.
 func (e *ending) openAtEnd(r *report.Record) bool {
 	return text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.At.Add(-grace))
+}
+
+// stopped reports whether a model call ended because the command was made to end.
+func (e *ending) stopped(r *report.Record) bool {
+	return e.Deliberate() && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.Stopped().Add(-grace))
 }
 
 // correct returns the records, corrected by the end of the command: a client that crashed or was killed cancelled nothing,
@@ -116,8 +123,8 @@ func (e *ending) words(records []report.Record, allWell bool) string {
 	switch {
 	case !e.Interrupted.IsZero():
 		return "you pressed Ctrl-C" + e.doing(records, e.Interrupted)
-	case e.Told && e.Code != 0:
-		return name + " was told to end" + e.doing(records, e.At)
+	case e.Deliberate() && (e.Code != 0 || !allWell):
+		return name + " was told to end" + e.doing(records, e.Told)
 	case e.Signal != 0:
 		return name + " " + e.how() + e.doing(records, e.At)
 	case e.Code != 0 && allWell:
@@ -159,7 +166,7 @@ func (e *ending) doing(records []report.Record, at time.Time) string {
 	switch tools := calledLast(last); {
 	case last == nil:
 		return ""
-	case e.openAtEnd(last) && last.End.After(at.Add(-grace)):
+	case (e.openAtEnd(last) || e.stopped(last)) && last.End.After(at.Add(-grace)):
 		progress, _ := last.Attributes[string(semconv.StreamLastProgressKey)].(float64)
 		if idle := at.Sub(last.Start.Add(time.Duration(progress * float64(time.Second)))).Round(time.Second); idle >= minIdle {
 			return " after " + durationWords(idle) + " without progress"

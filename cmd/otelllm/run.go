@@ -179,7 +179,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	closing, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	serveErr := served.stopServing()
-	how := endingOf(args, ended)
+	how := endingOf(args, plan.Agent.Name, ended)
 	served.session.Instrumentation.EndInferredRunsBy(how.ofWaiting()) // the command sends no further request
 	closeErr := errors.Join(serveErr, served.session.Close(closing))
 	home, _ := os.UserHomeDir() // or ""

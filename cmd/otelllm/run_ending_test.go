@@ -135,6 +135,20 @@ func TestKilledAgentCancelsNothing(t *testing.T) {
 	assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry.String(), text(&records[0].Requests[0], semconv.RetrySafetyKey))
 }
 
+// A call that a signal stopped is not one that the command did not need any more, whatever its exit status.
+func TestToldToEndInAnAnswer(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 1)
+	srv := model(t, func(w http.ResponseWriter, r *http.Request) { begin(w); began <- struct{}{}; silent(w, r) })
+	p := otelllm(t, asks(srv), append([]string{"run", "--"}, shell(t, `trap 'kill $!; exit 0' TERM; env ASK & wait`)...)...)
+	require.NoError(t, p.Start())
+	<-began
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	assert.Zero(t, p.exit(t))
+	assert.Contains(t, p.stderr.String(), "1 did not end well; sh was told to end while gpt-5 was answering")
+	assert.NotContains(t, p.stderr.String(), "ok")
+}
+
 // Files are written as runs end: who kills the program loses nothing, and the agent does not go
 // on without it.
 func TestKilledProgramLeavesWholeFiles(t *testing.T) {

@@ -45,7 +45,7 @@ type counts struct {
 }
 
 // count counts the records. A command that succeeded may have stopped a call on purpose that it did not need any more, such
-// as the title of a conversation.
+// as the title of a conversation. One that was made to end had no choice.
 func (s *summary) count() *counts {
 	c := &counts{unclear: make(map[string]bool)}
 	for i := range s.records {
@@ -64,7 +64,7 @@ func (s *summary) count() *counts {
 			c.recovered = append(c.recovered, r)
 		case unclear(r):
 			c.unclear[cmp.Or(text(r, semconv.RunIDKey), r.SpanID)] = true // no outcome is claimed for its run
-		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
+		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && !s.ending.stopped(r):
 			c.stopped++
 		case !well(r):
 			c.unwell = append(c.unwell, r)

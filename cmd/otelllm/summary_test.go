@@ -139,7 +139,7 @@ func TestHowACommandEnded(t *testing.T) {
 		{"killed in an answer", child.Ended{Code: 137, Signal: 9}, open(), "codex was killed by signal 9 after 28 s without progress", true},
 		{"Ctrl-C", child.Ended{Code: 130, Interrupted: at}, open(), "you pressed Ctrl-C after 28 s without progress", false},
 		{"Ctrl-C in a tool", child.Ended{Code: 130, Interrupted: at}, tool(), "you pressed Ctrl-C while exec_command may have been running", false},
-		{"told to end", child.Ended{Code: 143, Signal: 15, Told: true}, nil, "codex was told to end", false},
+		{"told to end", child.Ended{Code: 143, Signal: 15, Told: at}, nil, "codex was told to end", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.ended.At = at
