@@ -87,6 +87,7 @@ func TestRunSaysHowTheCommandEnded(t *testing.T) {
 		{"reset after the end", "for i in 1 2 3 4; do ASK; done; exit 1", "", resetsAtTheEnd, 1, "the same was asked 4 times although the answer came whole; sh exited 1 although every model call was answered"},
 		{"killed in a tool", "ASK; kill -9 $$", "", callsTool, 137, "1 did not end well; sh was killed by signal 9 while exec_command may have been running"},
 		{"told to end in a tool", "ASK; kill -TERM $PPID; exec sleep 60", "", callsTool, 143, "1 did not end well; sh was told to end while exec_command may have been running"},
+		{"told to end after the same calls", "for i in 1 2 3; do ASK; done; kill -TERM $PPID; exec sleep 60", "", callsTool, 143, "1 did not end well; the same was asked 3 times although the answer came whole; 1 warning; sh was told to end"},
 		{"told to end in a tool, and it ended well", "trap 'exit 0' TERM; ASK; kill -TERM $PPID; while :; do sleep 0.1; done", "any", callsTool, statusFailOn, "it is not known how 1 run ended"},
 		{"failed with a call", "ASK; exit 1", "", callsTool, 1, "it is not known how 1 run ended; sh exited 1 and sent no output of exec_command, which may have run"},
 		{"left with a call", "ASK", "any", callsTool, statusFailOn, "it is not known how 1 run ended"},

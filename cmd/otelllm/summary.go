@@ -51,6 +51,7 @@ func (s *summary) count() *counts {
 	for i := range s.records {
 		r := &s.records[i]
 		c.calls += len(requestsOf(r))
+		c.asked = max(c.asked, r.Asked())
 		if r.Kind == report.RecordRun {
 			c.runs++
 			c.tools += len(r.Tools)
@@ -68,8 +69,6 @@ func (s *summary) count() *counts {
 			c.stopped++
 		case !well(r):
 			c.unwell = append(c.unwell, r)
-		default:
-			c.asked = max(c.asked, r.Asked())
 		}
 	}
 	return c
