@@ -53,9 +53,11 @@ func (e *ending) openAtEnd(r *report.Record) bool {
 	return text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.At.Add(-grace))
 }
 
-// stopped reports whether a model call ended because the command was made to end.
+// stopped reports whether a model call or a run ended because the command was made to end. A run that waited for its tools
+// ends with its last model call, which may be long ago.
 func (e *ending) stopped(r *report.Record) bool {
-	return e.Deliberate() && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.Stopped().Add(-grace))
+	return e.Deliberate() && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() &&
+		(text(r, semconv.FailureCauseKey) == semconv.CauseShutdown.String() || r.End.After(e.Stopped().Add(-grace)))
 }
 
 // correct returns the records, corrected by the end of the command: a client that crashed or was killed cancelled nothing,

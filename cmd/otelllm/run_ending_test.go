@@ -150,6 +150,15 @@ func TestToldToEndInAnAnswer(t *testing.T) {
 	assert.NotContains(t, p.stderr.String(), "ok")
 }
 
+// An agent that is known executes its calls. If it is told to end long after one, and succeeds, the call was stopped.
+func TestAgentToldToEndInATool(t *testing.T) {
+	t.Parallel()
+	script := "trap 'exit 0' TERM; ASK; sleep 1.2; kill -TERM $PPID; while :; do sleep 0.1; done"
+	p := otelllm(t, asks(model(t, callsTool)), append([]string{"run", "--set", "qwen", "--"}, shell(t, script)...)...)
+	assert.Zero(t, p.run(t), "%s", &p.stderr)
+	assert.Contains(t, p.stderr.String(), "1 did not end well; sh was told to end while exec_command may have been running")
+}
+
 // Files are written as runs end: who kills the program loses nothing, and the agent does not go
 // on without it.
 func TestKilledProgramLeavesWholeFiles(t *testing.T) {
