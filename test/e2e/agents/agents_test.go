@@ -75,7 +75,7 @@ func matrix(t *testing.T, agents []agent, name func(*agent) string) {
 			argv := a.command(t)
 			t.Parallel()
 			for j := range faults {
-				f := &faults[j]
+				f := faults[j].of(a)
 				if !f.concerns(a) || testing.Short() && !f.short {
 					continue
 				}

@@ -53,6 +53,17 @@ func (f *fault) healed(w went) bool {
 	return f.heals && !w.unread && (!f.once || w.main > 1) && (!f.decides || w.exit == 0)
 }
 
+// of is the fault as it is seen of an agent: `otelllm proxy` does not see that its client was killed, but that it has gone.
+func (f *fault) of(a *agent) *fault {
+	if !a.settings || f.stop == nil || f.stop.signal != syscall.SIGKILL {
+		return f
+	}
+	gone := *f
+	gone.classes = append(slices.Clone(f.classes), semconv.ClassLocalAbort)
+	gone.vague = append(slices.Clone(f.vague), semconv.CauseConsumerClosed, semconv.CauseShutdown)
+	return &gone
+}
+
 // script is a case in play.
 type script struct {
 	fault *fault
