@@ -53,15 +53,21 @@ func (f *fault) healed(w went) bool {
 	return f.heals && !w.unread && (!f.once || w.main > 1) && (!f.decides || w.exit == 0)
 }
 
-// of is the fault as it is seen of an agent: `otelllm proxy` does not see that its client was killed, but that it has gone.
+// of is the fault as it is seen of an agent. `otelllm proxy` does not see how its client ended: one that was killed has gone,
+// and one that was redirected may have found an answer elsewhere.
 func (f *fault) of(a *agent) *fault {
-	if !a.settings || f.stop == nil || f.stop.signal != syscall.SIGKILL {
+	if !a.settings {
 		return f
 	}
-	gone := *f
-	gone.classes = append(slices.Clone(f.classes), semconv.ClassLocalAbort)
-	gone.vague = append(slices.Clone(f.vague), semconv.CauseConsumerClosed, semconv.CauseShutdown)
-	return &gone
+	seen := *f
+	switch {
+	case f.stop != nil && f.stop.signal == syscall.SIGKILL:
+		seen.classes = append(slices.Clone(f.classes), semconv.ClassLocalAbort)
+		seen.vague = append(slices.Clone(f.vague), semconv.CauseConsumerClosed, semconv.CauseShutdown)
+	case f.name == "redirect":
+		seen.decides = true
+	}
+	return &seen
 }
 
 // script is a case in play.
