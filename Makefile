@@ -110,13 +110,13 @@ test-full: download ## every case of the tests of which `make test` runs a sampl
 	@cd examples && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./retry
 	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./judgewasm ./internal/judge ./internal/sessionfiles
 	@cd cmd/otelllm && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run '^TestSameVerdicts$$' .
-	@cd test && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./soak/internal/attack
+	@cd test && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./oracle ./soak/internal/attack
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
 	@cd test && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
-		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./e2e/program ./e2e/fleet
+		$(PLAIN) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./e2e/program ./e2e/fleet
 
 # Of Node only npm is needed: Node itself is among the packages, where it comes as one.
 NODE_PACKAGES := examples/node/node_modules/.package-lock.json
@@ -130,12 +130,12 @@ $(NODE_PACKAGES): examples/node/package.json examples/node/package-lock.json exa
 .PHONY: node-matrix
 node-matrix: $(COLLECTOR) $(NODE_PACKAGES) otelllm ## agents in Node under others' instrumentations, fault by fault, and the incidents, against their pages; UPDATE=1 writes them
 	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_NODE=1 \
-		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations ./incidents $(if $(UPDATE),-update)
+		$(PLAIN) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations ./incidents $(if $(UPDATE),-update)
 
 .PHONY: python-matrix
 python-matrix: $(COLLECTOR) otelllm ## agents in Python with otelllm_facts.py, fault by fault, against their page; UPDATE=1 writes it. Needs Debian's python3-httpx and python3-aiohttp
 	cd test && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_PYTHON=1 \
-		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run Python ./e2e/instrumentations $(if $(UPDATE),-update)
+		$(PLAIN) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run Python ./e2e/instrumentations $(if $(UPDATE),-update)
 
 .PHONY: otelllm
 otelllm: ## the program otelllm
@@ -171,7 +171,7 @@ validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		KUBERNETES_SCHEMAS="$$("$(CURDIR)/scripts/npm-packages" kubernetes/schema "$(CURDIR)/$(TOOLS)/kubernetes-schema" "Kubernetes' schemas")" \
-		$(PLAIN) $(GO) test -count=1 -timeout 10m $(TESTFLAGS) ./...
+		$(PLAIN) $(GO) test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 
 # The packages and what draws with them, in one folder outside of the module: Go would look for packages in node_modules.

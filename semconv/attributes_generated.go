@@ -127,7 +127,8 @@ const (
 	// FailureMissingEvidenceKey is the key of "llm.failure.missing_evidence".
 	// Names of the facts that would have raised the confidence.
 	//
-	// At most 24 entries of at most 256 bytes.
+	// At most 24 entries of at most 256 bytes. An entry that begins with `doubt.`
+	// is a reason why spans of the run may be missing.
 	//
 	// Type: string[]. Written by the processor.
 	FailureMissingEvidenceKey = attribute.Key("llm.failure.missing_evidence")

@@ -226,9 +226,10 @@ func (e *evidence) announced(fact string, announced Count, seen int) {
 	}
 }
 
-// missingEvidence returns the names of the facts that would have raised the confidence. r
-// is the request that the verdict is about; it is nil for a tool.
-func missingEvidence(k *risk, r *Request) []string {
+// missingEvidence returns the names of the facts that would have raised the confidence,
+// and the doubts of the run if missing parts count. r is the request that the verdict is
+// about; it is nil for a tool.
+func missingEvidence(k *risk, r *Request, doubts []string) []string {
 	if k.confidence() == semconv.ConfidenceHigh {
 		return nil
 	}
@@ -250,7 +251,10 @@ func missingEvidence(k *risk, r *Request) []string {
 	miss(k.providerTools == providerToolsUnknown, string(semconv.RequestProviderToolsKey))
 	miss(k.missingOutput == NotObserved, string(semconv.HistoryToolOutputsKey))
 	miss(k.unannouncedParts, string(semconv.RunRequestsKey))
-	miss(k.partsMissing && !k.endMissing && !k.unannouncedParts, string(semconv.RunIDKey))
+	miss(k.partsMissing && !k.endMissing && !k.unannouncedParts && len(doubts) == 0, string(semconv.RunIDKey))
 	miss(k.endMissing, factAgentRunSpan)
-	return names
+	if k.partsMissing {
+		names = append(names, doubts...)
+	}
+	return names[:min(len(names), maxEvidence)]
 }

@@ -180,9 +180,17 @@ func TestMissingEvidence(t *testing.T) {
 		k, r := whole, known
 		tt.risk(&k)
 		tt.request(&r)
-		assert.Equal(t, strings.Fields(tt.want), append([]string{}, missingEvidence(&k, &r)...), tt.name)
+		assert.Equal(t, strings.Fields(tt.want), append([]string{}, missingEvidence(&k, &r, nil)...), tt.name)
 	}
 	k := whole
 	k.text = NotObserved
-	assert.Equal(t, []string{"llm.stream.text_chunks"}, missingEvidence(&k, nil), "of a tool")
+	assert.Equal(t, []string{"llm.stream.text_chunks"}, missingEvidence(&k, nil, nil), "of a tool")
+
+	doubts := []string{"doubt.refused", "doubt.late"}
+	k = whole
+	assert.Empty(t, missingEvidence(&k, nil, doubts), "no missing part counts")
+	k.partsMissing = true
+	assert.Equal(t, doubts, missingEvidence(&k, nil, doubts), "parts may be missing for these reasons")
+	k.partsMissing, k.endMissing = true, true
+	assert.Equal(t, []string{"invoke_agent", "doubt.refused", "doubt.late"}, missingEvidence(&k, nil, doubts), "and the run never ended")
 }

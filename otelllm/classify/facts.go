@@ -334,6 +334,9 @@ type Run struct {
 	// verdict is then less careful than it would be if all parts were here; without their
 	// effects, a retry is at least never called safe.
 	Partial bool
+	// Doubts are the reasons for Partial, as `doubt.name`. They are part of the missing
+	// evidence of verdicts for which missing parts count.
+	Doubts []string
 	// Open is true if the run goes on: a tool whose call a request began may still run.
 	Open bool
 

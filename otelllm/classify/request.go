@@ -26,7 +26,7 @@ func (j *judge) diagnoseRequest(pos int, others []int) Diagnosis {
 		d.MissingOutputs = broken
 	}
 	d.Evidence = j.attemptsEvidence(requestEvidence(r, c, broken), others)
-	d.MissingEvidence = missingEvidence(&k, r)
+	d.MissingEvidence = missingEvidence(&k, r, j.run.Doubts)
 	summarize(&d, &k)
 	return d
 }

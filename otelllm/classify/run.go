@@ -101,7 +101,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		*d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
 		d.Evidence = j.runEvidence(&p)
-		d.MissingEvidence = missingEvidence(&k, p.request)
+		d.MissingEvidence = missingEvidence(&k, p.request, j.run.Doubts)
 		if p.request != nil {
 			d.Retry.After = retryAfter(d.Retry.Safety, p.request)
 		}

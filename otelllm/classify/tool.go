@@ -70,7 +70,7 @@ func (j *judge) diagnoseTool(n int, d *Diagnosis) {
 	}
 	*d = c.diagnosis(phase, &k)
 	d.Evidence = toolEvidence(t)
-	d.MissingEvidence = missingEvidence(&k, nil)
+	d.MissingEvidence = missingEvidence(&k, nil, j.run.Doubts)
 	summarize(d, &k)
 }
 

@@ -37,6 +37,7 @@ service:` + telemetry
 // acknowledged span is missing and every run is judged. A run whose partition moved to another classifier
 // may be judged in parts.
 func TestOverKafka(t *testing.T) {
+	t.Parallel()
 	built.Collector(t)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic))
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ exporters: {prometheus: {endpoint: "${env:EXPORTED}"}}
 // and comes back: every trace is judged in one place, as without the crash, and no
 // acknowledged span is missing.
 func TestAClassifierCrashes(t *testing.T) {
+	t.Parallel()
 	backend := newStore()
 	var classifiers []*node
 	for i := range 3 {
@@ -90,6 +91,7 @@ processors: {llm_classify: {max_hold: 2s, settle: 500ms, run_timeout: 3s}}
 // one place. The others are judged in two parts, and each part lacks something: its
 // verdict says so, and allows no more than the verdict on the whole run.
 func TestASplitTraceIsJudgedWithCaution(t *testing.T) {
+	t.Parallel()
 	backend := newStore()
 	var classifiers []*node
 	for i := range 3 {

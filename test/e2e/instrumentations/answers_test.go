@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
 	"github.com/otelllm/otelllm-go/test/built"
@@ -45,12 +46,14 @@ type answer struct {
 // TestErrorsInNode requires that otelllm-facts.mjs records the same facts as the transport for
 // each error in the catalogue.
 func TestErrorsInNode(t *testing.T) {
+	t.Parallel()
 	agents := nodeagent.Find(t)
 	compareAnswers(t, func(file string) *exec.Cmd { return agents.Command(t.Context(), "answers.mjs", file) })
 }
 
 // TestErrorsInPython is TestErrorsInNode for otelllm_facts.py.
 func TestErrorsInPython(t *testing.T) {
+	t.Parallel()
 	agents := findPython(t)
 	compareAnswers(t, func(file string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), agents.python, "-X", "dev", "answers.py", file)
@@ -61,7 +64,11 @@ func TestErrorsInPython(t *testing.T) {
 }
 
 func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
-	answers := slices.Concat(catalogueAnswers(t), otherAnswers(), periodAnswers(t), quotingAnswers())
+	all := slices.Concat(catalogueAnswers(t), otherAnswers(), periodAnswers(t), quotingAnswers())
+	var answers []answer
+	for i := 0; i < len(all); i += race.Every(5) {
+		answers = append(answers, all[i])
+	}
 	file := filepath.Join(t.TempDir(), "answers.json")
 	list, err := json.Marshal(answers)
 	require.NoError(t, err)
@@ -94,7 +101,7 @@ func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
 		errors++
 		assert.Equal(t, want, got, "%s: %s", answers[i].name, answers[i].Body)
 	}
-	assert.Greater(t, errors, 1500)
+	assert.Greater(t, errors, 1500/race.Every(5))
 	t.Logf("%d answers, %d of them errors", len(answers), errors)
 }
 

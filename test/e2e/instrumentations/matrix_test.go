@@ -39,6 +39,7 @@ type cell struct {
 }
 
 func TestMatrix(t *testing.T) {
+	t.Parallel()
 	agents := find(t)
 	collector := startCollector(t)
 	world := newWorld(t)

@@ -126,6 +126,7 @@ func findCollectorToo(t *testing.T) *pythonAgents {
 
 // TestPythonMatrix is TestMatrix for otelllm_facts.py.
 func TestPythonMatrix(t *testing.T) {
+	t.Parallel()
 	agents := findCollectorToo(t)
 	collector := startCollector(t)
 	world := newWorld(t)
@@ -145,6 +146,7 @@ func TestPythonMatrix(t *testing.T) {
 
 // TestPythonHelper runs the helper's own tests, with live verdicts if OTELLLM_BIN names the program.
 func TestPythonHelper(t *testing.T) {
+	t.Parallel()
 	agents := findPython(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -170,6 +172,7 @@ func TestPythonAcceptance(t *testing.T) {
 // TestPythonLive checks that the verdict that `otelllm judge` gives while the run goes on is
 // the Collector's after it.
 func TestPythonLive(t *testing.T) {
+	t.Parallel()
 	agents := findPython(t)
 	agents.otelllm = built.Otelllm(t)
 	collector := startCollector(t)

@@ -57,7 +57,9 @@ func (j *Judge) linkUpstream(release *trace.Release, verdicts []*classify.Diagno
 		}
 	})
 	behind, cut := lowestBehind(members, s, depths, failed, j.requests)
-	j.run.Partial = j.run.Partial || cut
+	if cut {
+		j.run.Partial, j.run.Doubts = true, append(j.run.Doubts, trace.TooMany.Names()...)
+	}
 	for n, request := range j.requests {
 		if rank := behind[request]; rank != noRank && mayBeGateways(&j.run.Requests[n]) {
 			j.run.Requests[n].Upstream = upstreamOf(verdicts[failed[rank]])

@@ -90,7 +90,10 @@ func (j *Judge) Diagnose(release *trace.Release, inner trace.Inner) Diagnoses {
 			run.Inner = run.Inner.Join(effectsShown(&members[i]))
 		}
 	}
-	run.Partial, run.Open = j.partial(release), !release.Final
+	run.Partial, run.Doubts, run.Open = j.partial(release), nil, !release.Final
+	if run.Partial {
+		run.Doubts = j.doubts(release)
+	}
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
 	classify.JudgeInto(verdicts, run)
@@ -143,8 +146,7 @@ func (j *Judge) withoutByTime(release *trace.Release) *classify.Diagnosis {
 			run.Requests = append(run.Requests, j.run.Requests[n])
 		}
 	}
-	early := release.Reason == trace.Memory || release.Reason == trace.Shutdown && !release.Settled
-	if len(run.Requests) == 0 && !release.Doubt.Has(trace.LinksLost) && !early {
+	if len(run.Requests) == 0 && !release.Doubt.Has(trace.LinksLost) && !early(release) {
 		return nil
 	}
 	run.Inner = j.verdicts.Effects // the run's effects include all requests
@@ -235,44 +237,6 @@ func (j *Judge) unfinished(release *trace.Release, parts []*classify.Diagnosis) 
 		return false
 	}
 	return !slices.ContainsFunc(parts, func(d *classify.Diagnosis) bool { return d != nil && d.Class == unclassified })
-}
-
-// partial reports whether parts of the run may be missing: parts were judged before or forgotten, different spans share one
-// id, the spans were released early to make room or for a shutdown, or they are beneath a root that did not wait for the
-// rest. A root with no span of its service beneath it is taken for complete, and so is one that only passes a request on.
-func (j *Judge) partial(release *trace.Release) bool {
-	if release.Doubt.Has(^trace.Uncounted) || slices.ContainsFunc(j.relations, func(s relation) bool { return s.clashes }) {
-		return true
-	}
-	switch release.Reason {
-	case trace.Late:
-		return true
-	case trace.Memory, trace.SpanLimit:
-	case trace.Complete:
-		if release.Run != nil {
-			return false
-		}
-	default:
-		early := release.Reason == trace.Shutdown && !release.Settled
-		if counted(release) || !early && release.Doubt == 0 {
-			return false
-		}
-	}
-	calls, last := 0, 0
-	for i := range j.relations {
-		if s := &j.relations[i]; !s.apart && s.first < 0 && !s.attempt {
-			calls, last = calls+1, i
-		}
-	}
-	if calls != 1 || !release.Members[last].Root() {
-		return true
-	}
-	return len(j.relations[last].attempts) > 0 && !j.passesOn(release, last)
-}
-
-// counted reports whether the run of a release announced how many parts it has, so that a missing one shows.
-func counted(release *trace.Release) bool {
-	return release.Run != nil && release.Run.Announced.Known && !release.Run.Announced.Void
 }
 
 // passesOn reports whether a gateway served a request and only passed it on, as far as its spans show: the requests that

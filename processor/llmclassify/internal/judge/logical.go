@@ -82,7 +82,7 @@ func (j *Judge) judgeAttempts(members []trace.Member, call int, room *int) *clas
 		}
 		for _, at := range j.relations[calls[n]].attempts {
 			if *room--; *room < 0 {
-				run.Partial = true
+				run.Partial, run.Doubts = true, append(run.Doubts, trace.TooMany.Names()...)
 				break
 			}
 			if len(j.relations[at].attempts) > 0 {

@@ -14,7 +14,7 @@ import (
 // can only make the verdict more careful.
 func (j *Judge) SeenOnly() classify.Retry {
 	run := j.run
-	run.Partial, run.EndedBy = false, semconv.RunEndUnset
+	run.Partial, run.Doubts, run.EndedBy = false, nil, semconv.RunEndUnset
 	run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests)
 	if run.AnnouncedTools.Observed() {
 		run.AnnouncedTools = classify.Counted(len(run.Tools) + run.Inner.Tools)

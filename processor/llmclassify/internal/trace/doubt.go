@@ -35,6 +35,22 @@ const (
 	Uncounted = OpenRun | Refused | LinksLost | Crowded
 )
 
+// doubtNames are the names of the doubts, by their bit.
+var doubtNames = [...]string{
+	"doubt.forgotten", "doubt.before_start", "doubt.too_many", "doubt.placed_by_time",
+	"doubt.open_run", "doubt.refused", "doubt.links_lost", "doubt.too_many_traces",
+}
+
+// Names returns the names of these doubts, as the missing evidence of verdicts has them.
+func (d Doubt) Names() (names []string) {
+	for i, name := range doubtNames {
+		if d.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Has reports whether one of these doubts is among them.
 func (d Doubt) Has(some Doubt) bool { return d&some != 0 }
 
