@@ -647,6 +647,7 @@ class Run(_Stoppable):
         self.requests = self.tools = 0
         self.above, self.ledger = None, None  # the run around it; the facts of all runs within the outermost one
         self.span, self.passed, self.waiting, self.undecided, self.active, self.last, self.over = None, None, [], [], None, None, False
+        self.tool_by_id = weakref.WeakValueDictionary()  # by the ids of their calls
 
     @property
     def within(self):
@@ -786,6 +787,7 @@ class Tool:
         self.effect = effect if effect in ('read_only', 'idempotent', 'non_idempotent') else 'unknown'
         self.span, self.run, self.outcome, self.error, self.before = None, None, None, None, None
         self.delivery, self.output_error, self.ended, self.once, self.abort, self.token = None, None, None, [None], None, None
+        self.written = False
 
     def __enter__(self):
         _safely(self.enter)
@@ -800,6 +802,8 @@ class Tool:
             'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': self.name, 'gen_ai.tool.call.id': self.id,
             'llm.tool.effect': self.effect, 'llm.run.id': self.run.span.span_id if self.run else None,
         })
+        if self.run is not None and self.id:
+            self.run.tool_by_id[self.id] = self
         self.tell('begun')
         if self.call is not None and self.run is not None:
             self.token = _call.set(self.call.in_tool())
@@ -837,6 +841,11 @@ class Tool:
     def output_sent(self):
         """Record that the output has reached the model by other means than the next request, as in a realtime session."""
         self.deliver('sent')
+
+    def output_written(self):
+        """Record that the output was sent by other means than the next request, and may still be refused: output_sent or
+        output_failed may follow."""
+        self.written = True
 
     def output_failed(self, error=None):
         """Record that sending the output by other means than the next request failed. output_sent may follow."""
@@ -888,7 +897,7 @@ class Tool:
             self.abort, self.outcome, self.error = Abort('deadline'), 'timed_out', 'TimeoutError'
 
     def facts(self):
-        delivery = self.delivery or (None if self.outcome == 'interrupted' else 'pending')
+        delivery = self.delivery or ('sent' if self.written else None if self.outcome == 'interrupted' else 'pending')
         return {
             'llm.tool.outcome': self.outcome or 'succeeded', 'llm.tool.failed_before_effect': self.before,
             'llm.tool.output_delivery': delivery, 'llm.tool.output_error': self.output_error, 'error.type': self.error,
@@ -929,6 +938,18 @@ def tool(*, id=None, name, effect='unknown'):
     """Return the execution of one tool call, for `with` or `async with`. effect is 'read_only', 'idempotent',
     'non_idempotent' or 'unknown'. An exception is a failure, and passes on."""
     return Tool(id, name, effect)
+
+
+def _unanswered(run, call_id, name):
+    """Record a call of a session that ended before the call had an output. It may not have been executed."""
+    _begun(run, 'tools')
+    name = _name(name) or 'unknown'
+    span = _start_span(f'execute_tool {name}', 1, run.span, {
+        'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': name, 'gen_ai.tool.call.id': call_id, 'llm.tool.effect': 'unknown',
+        'llm.run.id': run.span.span_id, 'llm.tool.observed': 'history',
+    })
+    run.tell({'kind': 'tool', 'id': span.span_id, 'state': 'ended', **span.attributes})
+    span.end(span.seconds())
 
 
 def effect_of(annotations):
@@ -1047,7 +1068,9 @@ _MAX_NESTING = 64  # of the input of a call; a deeper one is not followed
 
 
 class _Recording:
-    """The recording of one HTTP request."""
+    """The recording of one HTTP request, or of one response over a WebSocket."""
+
+    http = begun = True
 
     def __init__(self, protocol, scheme, host, port, headers, timeout=None):
         self.protocol, self.state, self.once, self.timeout = protocol, _State(), [None], timeout
@@ -1062,7 +1085,7 @@ class _Recording:
         retries = headers.get('x-stainless-retry-count') or ''
         self.span = _start_span('chat', 3, self.run.span if self.run else None, {
             'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider,
-            'server.address': _name(host), 'server.port': port or (443 if scheme == 'https' else 80),
+            'server.address': _name(host), 'server.port': (port or (443 if scheme == 'https' else 80)) if host else None,
             'llm.request.attempt': int(retries) + 1 if re.fullmatch('[0-9]{1,4}', retries) else None,
             'llm.run.id': self.run.span.span_id if self.run else None, 'user_agent.original': _product(headers.get('user-agent')),
             'gen_ai.agent.name': self.run.agent if self.run else None, 'gen_ai.conversation.id': self.run.conversation if self.run else None,
@@ -1373,7 +1396,7 @@ class _Recording:
         if self.unknown():
             self.lost = s.unread = True
         self.leave()
-        c = _ending(self, how, error)
+        c = self.ending(how, error)
         self.peer = self.around = None
         _safely(self.settle, c)
         self.parts, self.data, self.decoder, self.unzip, self.headers = [], None, None, None, None
@@ -1381,6 +1404,9 @@ class _Recording:
         if abort is not None and abort.source == 'unknown' and self.run is not None and self.run.hold(self):
             return self.tell()
         self.decide('unknown')
+
+    def ending(self, how, error):
+        return _ending(self, how, error)
 
     def pending(self, how):
         """Whether there is more than was counted. An event that an error cut within its JSON reaches no client."""
@@ -1414,7 +1440,7 @@ class _Recording:
 
     def settle(self, c):
         s, status = self.state, self.status
-        calls, known = s.calls, status is None or status < 400
+        calls, known = s.calls, self.begun and (status is None or status < 400)
         if s.events and not s.complete and not c.get('over') and self.last is not None:
             self.gap = max(self.gap or 0.0, self.ended - self.last)  # the silence before the end
 
@@ -1425,10 +1451,10 @@ class _Recording:
         whole = [x for x in calls if x.completed and x.id][-64:]
         facts = {
             'llm.stream.end': c.get('end'), 'llm.stream.phase': c.get('phase'),
-            'http.response.status_code': status, 'llm.request.id': _id(self.request_id),
+            'http.response.status_code': status if self.http else None, 'llm.request.id': _id(self.request_id),
             'llm.stream.time_to_headers': self.to_headers, 'llm.stream.last_progress': self.last, 'llm.stream.longest_gap': self.gap,
             'gen_ai.response.time_to_first_chunk': self.first, 'llm.connection.reused': self.reused,
-            'llm.stream.bytes': s.bytes if status else None,
+            'llm.stream.bytes': s.bytes if status and self.http else None,
             'llm.transport.stage': c.get('stage'), 'llm.transport.cause': c.get('cause'), 'llm.transport.code': c.get('code'),
             'llm.transport.error_chain': c.get('chain'),
             'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
@@ -1465,7 +1491,7 @@ class _Recording:
             self.span.fail(code if code and code != 'redacted' else error['llm.provider_error.kind'])
         elif end == 'watchdog':
             self.span.fail('watchdog_timeout')
-        elif abort is None and (c.get('cause') or end == 'no_response'):
+        elif abort is None and (c.get('cause') or end in ('no_response', 'read_error')):
             self.span.fail(c.get('cause') or (c.get('chain') or ['_OTHER'])[-1])
         elif end == 'terminal_event' and c.get('due'):
             self.span.fail('no_content')
