@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 const (
@@ -84,8 +85,8 @@ func ExampleWithInferredRuns() {
 	//   llm.run.end shutdown
 }
 
-// The agent has exited, so the output of its tool will not come: the run is incomplete, and
-// not ended by the shutdown of the process that observed it.
+// The agent has exited, so the output of its tool will not come. It may have wanted the call
+// alone: nothing is claimed about the run.
 func ExampleInstrumentation_EndInferredRuns() {
 	server := scripted(wantsLs)
 	defer server.Close()
@@ -101,6 +102,23 @@ func ExampleInstrumentation_EndInferredRuns() {
 	// chat gpt-5
 	// invoke_agent agent
 	//   llm.run.end unclear
+}
+
+// The agent was killed, so the output of its tool will not come: the run is incomplete.
+func ExampleInstrumentation_EndInferredRunsBy() {
+	server := scripted(wantsLs)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	llm := otelllm.New(otelllm.WithTracerProvider(provider))
+	chat(&http.Client{Transport: llm.NewTransport(http.DefaultTransport)}, server.URL, question)
+	llm.EndInferredRunsBy(semconv.RunEndProcessDied)
+	show(spans, "llm.run.end")
+	// Output:
+	// chat gpt-5
+	// invoke_agent agent
+	//   llm.run.end process_died
 }
 
 // Every request is recorded as it is, without the run that it may belong to.

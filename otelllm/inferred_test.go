@@ -445,6 +445,53 @@ func TestInferredShutdown(t *testing.T) {
 	assert.Equal(t, "shutdown", run.get(semconv.AbortSourceKey))
 }
 
+// Shutdown does not abort a run whose request was redirected: its client may have followed to where no model is.
+func TestInferredShutdownAfterARedirect(t *testing.T) {
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	i := inferring(r, time.Minute)
+	s := script{answers: []func(http.ResponseWriter){func(w http.ResponseWriter) {
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(http.StatusFound)
+	}}}
+	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+	_, err := call(t.Context(), rt, url, words.body("fix it", 0, ""))
+	require.NoError(t, err)
+	require.NoError(t, i.Shutdown(t.Context()))
+	assert.Equal(t, "unclear", r.runs(t, 1)[0].get(semconv.RunEndKey))
+	assert.Equal(t, semconv.RunOutcomeUnset, r.Diagnosis().Outcome)
+}
+
+// The end of the client is the end of a run that waits for the outputs of its tools, and changes nothing of others.
+func TestInferredClientEnded(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	words := agentWords["chat"]
+	for _, tt := range []struct {
+		by      semconv.RunEnd
+		answer  string
+		end     string
+		outcome semconv.RunOutcome
+		safety  semconv.RetrySafety
+	}{
+		{semconv.RunEndProcessDied, words.call(id), "process_died", semconv.RunOutcomeIncomplete, classify.UserConfirmedRetry},
+		{semconv.RunEndShutdown, words.call(id), "shutdown", semconv.RunOutcomeAborted, classify.NoRetry},
+		{semconv.RunEndUnset, words.call(id), "unclear", semconv.RunOutcomeUnset, 0},
+		{semconv.RunEndProcessDied, words.text, "answer", semconv.RunOutcomeSucceeded, 0},
+	} {
+		r := newRecorder(t)
+		i := inferring(r, time.Minute, WithInferredRuns(InferredRuns{OneAgent: true}))
+		s := script{answers: []func(http.ResponseWriter){streamed(tt.answer)}}
+		url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+		_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))
+		require.NoError(t, err)
+		i.EndInferredRunsBy(tt.by)
+		assert.Equal(t, tt.end, r.runs(t, 1)[0].get(semconv.RunEndKey))
+		d := r.Diagnosis()
+		assert.Equal(t, tt.outcome, d.Outcome, tt.end)
+		assert.Equal(t, tt.safety, d.Retry.Safety, "%s: %s", tt.end, d.Summary)
+	}
+}
+
 // A run that has its answer only waits for a repetition: Shutdown does not abort it. One whose
 // repetition has begun is aborted.
 func TestInferredShutdownAfterTheAnswer(t *testing.T) {

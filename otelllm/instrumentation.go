@@ -8,6 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // Instrumentation records with options of its own, and shuts down on its own. It is for a
@@ -88,4 +89,10 @@ func (i *Instrumentation) Shutdown(ctx context.Context) error {
 // further request will come, such as a proxy whose only client has exited: after it,
 // Shutdown ends as aborted only what is still open. A request that comes later begins a run
 // of its own.
-func (i *Instrumentation) EndInferredRuns() { i.inferred.EndWaiting() }
+func (i *Instrumentation) EndInferredRuns() { i.inferred.EndWaiting(semconv.RunEndUnset) }
+
+// EndInferredRunsBy is [Instrumentation.EndInferredRuns] for a client that is known to have
+// ended before it sent the outputs of its tools: the inferred runs that wait for outputs end
+// by this. It is [semconv.RunEndProcessDied] if the client was killed, and
+// [semconv.RunEndShutdown] if it was told to end.
+func (i *Instrumentation) EndInferredRunsBy(end semconv.RunEnd) { i.inferred.EndWaiting(end) }

@@ -1877,10 +1877,11 @@ const (
 	// RunEndEvicted is "evicted". Too many conversations were open. Nothing is
 	// claimed about the run.
 	RunEndEvicted
-	// RunEndShutdown is "shutdown". The process that observed it went down.
+	// RunEndShutdown is "shutdown". The process that observed it went down, or the
+	// agent's was told to end.
 	RunEndShutdown
 	// RunEndProcessDied is "process_died". The agent's process is gone, by its
-	// lock or its process id, and it did not end the run.
+	// lock, its process id or its exit status, and it did not end the run.
 	RunEndProcessDied
 	// RunEndProcessSilent is "process_silent". The agent did not end the run, and
 	// no process is known that could continue it: the one that was seen is gone,

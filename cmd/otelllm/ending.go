@@ -10,6 +10,7 @@ import (
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -19,12 +20,13 @@ import (
 type ending struct {
 	child.Ended
 
-	name string // of the command, for people
+	name  string // of the command, for people
+	agent bool   // it is an agent that is known, which executes every call that it gets
 }
 
-// endingOf returns how a command ended.
-func endingOf(args []string, ended child.Ended) *ending {
-	return &ending{Ended: ended, name: filepath.Base(args[0])}
+// endingOf returns how a command ended, which may be a known agent.
+func endingOf(args []string, agent string, ended child.Ended) *ending {
+	return &ending{Ended: ended, name: filepath.Base(args[0]), agent: agent != agents.Generic}
 }
 
 // grace is how long before the end of its process a client's connections may close.
@@ -33,9 +35,29 @@ const grace = time.Second
 // crashed reports whether the command failed, and was not told to end.
 func (e *ending) crashed() bool { return e.Code != 0 && !e.Deliberate() }
 
+// ofWaiting returns by what the runs ended that waited for the outputs of their tools; unset if that is not known. A
+// command that exits by itself, and a program that succeeds, may have wanted the calls alone.
+func (e *ending) ofWaiting() semconv.RunEnd {
+	switch {
+	case e.Deliberate() && (e.agent || e.Code != 0):
+		return semconv.RunEndShutdown
+	case e.Signal != 0:
+		return semconv.RunEndProcessDied
+	default:
+		return semconv.RunEndUnset
+	}
+}
+
 // openAtEnd reports whether a model call ended because its client did.
 func (e *ending) openAtEnd(r *report.Record) bool {
 	return text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && r.End.After(e.At.Add(-grace))
+}
+
+// stopped reports whether a model call or a run ended because the command was made to end. A run that waited for its tools
+// ends with its last model call, which may be long ago.
+func (e *ending) stopped(r *report.Record) bool {
+	return e.Deliberate() && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() &&
+		(text(r, semconv.FailureCauseKey) == semconv.CauseShutdown.String() || r.End.After(e.Stopped().Add(-grace)))
 }
 
 // correct returns the records, corrected by the end of the command: a client that crashed or was killed cancelled nothing,
@@ -56,7 +78,7 @@ func (e *ending) correct(records []report.Record) []report.Record {
 			}
 		case e.Code != 0 && r.Unfollowed():
 			amend(r, semconv.RunOutcomeUnset, semconv.ClassProviderError, semconv.CauseUnknown, semconv.OriginGateway,
-				fmt.Sprintf("Something in front of the model provider answered with a redirect (HTTP %d), and the request was not sent to another place. No answer came: a sign-in may be missing.", r.Number(otelsemconv.HTTPResponseStatusCodeKey)))
+				fmt.Sprintf("Something in front of the model provider answered with a redirect (HTTP %d), and no answer from a model came after it: a sign-in may be missing.", r.Number(otelsemconv.HTTPResponseStatusCodeKey)))
 		}
 	}
 	return records
@@ -103,22 +125,25 @@ func (e *ending) words(records []report.Record, allWell bool) string {
 	switch {
 	case !e.Interrupted.IsZero():
 		return "you pressed Ctrl-C" + e.doing(records, e.Interrupted)
-	case e.Told && e.Code != 0:
-		return name + " was told to end" + e.doing(records, e.At)
+	case e.Deliberate() && (e.Code != 0 || !allWell):
+		return name + " was told to end" + e.doing(records, e.Told)
 	case e.Signal != 0:
 		return name + " " + e.how() + e.doing(records, e.At)
 	case e.Code != 0 && allWell:
 		return name + " " + e.how() + " although every model call was answered"
 	case e.Code != 0:
-		return name + " " + e.how()
+		words := name + " " + e.how()
+		if tools := calledLast(lastOf(records)); tools != "" {
+			words += " and sent no output of " + tools + ", which may have run"
+		}
+		return words
 	default:
 		return ""
 	}
 }
 
-// doing names the activity at a moment: an answer, or tools that it had asked for.
-func (e *ending) doing(records []report.Record, at time.Time) string {
-	var last *report.Record
+// lastOf returns the model call that ended last; nil if there is none.
+func lastOf(records []report.Record) (last *report.Record) {
 	for i := range records {
 		for _, r := range requestsOf(&records[i]) {
 			if last == nil || r.End.After(last.End) {
@@ -126,17 +151,31 @@ func (e *ending) doing(records []report.Record, at time.Time) string {
 			}
 		}
 	}
-	switch {
+	return last
+}
+
+// calledLast names the tools that an answer asked for; "" for none.
+func calledLast(r *report.Record) string {
+	if r == nil {
+		return ""
+	}
+	return strings.Join(names(r.Attributes[string(semconv.StreamToolCallNamesKey)]), " or ")
+}
+
+// doing names the activity at a moment: an answer, or tools that it had asked for.
+func (e *ending) doing(records []report.Record, at time.Time) string {
+	last := lastOf(records)
+	switch tools := calledLast(last); {
 	case last == nil:
 		return ""
-	case e.openAtEnd(last) && last.End.After(at.Add(-grace)):
+	case (e.openAtEnd(last) || e.stopped(last)) && last.End.After(at.Add(-grace)):
 		progress, _ := last.Attributes[string(semconv.StreamLastProgressKey)].(float64)
 		if idle := at.Sub(last.Start.Add(time.Duration(progress * float64(time.Second)))).Round(time.Second); idle >= minIdle {
 			return " after " + durationWords(idle) + " without progress"
 		}
 		return " while " + answering(last)
-	case len(names(last.Attributes[string(semconv.StreamToolCallNamesKey)])) > 0:
-		return " while " + strings.Join(names(last.Attributes[string(semconv.StreamToolCallNamesKey)]), " or ") + " may have been running"
+	case tools != "":
+		return " while " + tools + " may have been running"
 	default:
 		return ""
 	}

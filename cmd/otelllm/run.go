@@ -179,9 +179,9 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	closing, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
 	serveErr := served.stopServing()
-	served.session.Instrumentation.EndInferredRuns() // the command sends no further request
+	how := endingOf(args, plan.Agent.Name, ended)
+	served.session.Instrumentation.EndInferredRunsBy(how.ofWaiting()) // the command sends no further request
 	closeErr := errors.Join(serveErr, served.session.Close(closing))
-	how := endingOf(args, ended)
 	home, _ := os.UserHomeDir() // or ""
 	sessions := sessionsOf(closing, plan, home, began)
 	records := joinSession(how.correct(served.session.Store.Records()), sessions)

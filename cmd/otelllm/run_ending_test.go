@@ -85,7 +85,11 @@ func TestRunSaysHowTheCommandEnded(t *testing.T) {
 		{"JSON for a stream", "ASK", "any", inOnePiece, 0, "; ok"},
 		{"JSON for a stream, again and again", "for i in 1 2 3 4 5; do ASK; done", "any", inOnePiece, statusFailOn, "the same was asked 5 times although the answer came whole"},
 		{"reset after the end", "for i in 1 2 3 4; do ASK; done; exit 1", "", resetsAtTheEnd, 1, "the same was asked 4 times although the answer came whole; sh exited 1 although every model call was answered"},
-		{"killed in a tool", "ASK; kill -9 $$", "", callsTool, 137, "sh was killed by signal 9 while exec_command may have been running"},
+		{"killed in a tool", "ASK; kill -9 $$", "", callsTool, 137, "1 did not end well; sh was killed by signal 9 while exec_command may have been running"},
+		{"told to end in a tool", "ASK; kill -TERM $PPID; exec sleep 60", "", callsTool, 143, "1 did not end well; sh was told to end while exec_command may have been running"},
+		{"told to end after the same calls", "for i in 1 2 3; do ASK; done; kill -TERM $PPID; exec sleep 60", "", callsTool, 143, "1 did not end well; the same was asked 3 times although the answer came whole; 1 warning; sh was told to end"},
+		{"told to end in a tool, and it ended well", "trap 'exit 0' TERM; ASK; kill -TERM $PPID; while :; do sleep 0.1; done", "any", callsTool, statusFailOn, "it is not known how 1 run ended"},
+		{"failed with a call", "ASK; exit 1", "", callsTool, 1, "it is not known how 1 run ended; sh exited 1 and sent no output of exec_command, which may have run"},
 		{"left with a call", "ASK", "any", callsTool, statusFailOn, "it is not known how 1 run ended"},
 		{"well", "ASK", "any", whole, 0, "; ok"},
 		{"well, and the command failed", "ASK; exit 7", "any", whole, 7, "sh exited 7 although every model call was answered"},
@@ -130,6 +134,29 @@ func TestKilledAgentCancelsNothing(t *testing.T) {
 	require.Len(t, records[0].Requests, 1)
 	assert.Equal(t, semconv.CauseConsumerClosed.String(), text(&records[0].Requests[0], semconv.FailureCauseKey))
 	assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry.String(), text(&records[0].Requests[0], semconv.RetrySafetyKey))
+}
+
+// A call that a signal stopped is not one that the command did not need any more, whatever its exit status.
+func TestToldToEndInAnAnswer(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 1)
+	srv := model(t, func(w http.ResponseWriter, r *http.Request) { begin(w); began <- struct{}{}; silent(w, r) })
+	p := otelllm(t, asks(srv), append([]string{"run", "--"}, shell(t, `trap 'kill $!; exit 0' TERM; env ASK & wait`)...)...)
+	require.NoError(t, p.Start())
+	<-began
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	assert.Zero(t, p.exit(t))
+	assert.Contains(t, p.stderr.String(), "1 did not end well; sh was told to end while gpt-5 was answering")
+	assert.NotContains(t, p.stderr.String(), "ok")
+}
+
+// An agent that is known executes its calls. If it is told to end long after one, and succeeds, the call was stopped.
+func TestAgentToldToEndInATool(t *testing.T) {
+	t.Parallel()
+	script := "trap 'exit 0' TERM; ASK; sleep 1.2; kill -TERM $PPID; while :; do sleep 0.1; done"
+	p := otelllm(t, asks(model(t, callsTool)), append([]string{"run", "--set", "qwen", "--"}, shell(t, script)...)...)
+	assert.Zero(t, p.run(t), "%s", &p.stderr)
+	assert.Contains(t, p.stderr.String(), "1 did not end well; sh was told to end while exec_command may have been running")
 }
 
 // Files are written as runs end: who kills the program loses nothing, and the agent does not go

@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // readPatience bounds the time to read the files of an agent.
@@ -71,10 +75,26 @@ func joinSession(records []report.Record, sessions []*sessionfiles.Session) []re
 		return records
 	case len(runs) == 0 && len(calls) > 0 && len(calls) == len(records):
 		r.Requests = calls
+		explainByCall(r)
 		return []report.Record{*r}
 	default:
 		return records
 	}
+}
+
+// explainByCall gives a run that failed, and of which the session does not show why, the failure of a model call, if the
+// advice after both is the same.
+func explainByCall(r *report.Record) {
+	decisive := decisiveOf(r)
+	if text(r, semconv.FailureClassKey) != semconv.ClassUnclassified.String() || well(decisive) ||
+		text(r, semconv.RetrySafetyKey) != text(decisive, semconv.RetrySafetyKey) {
+		return
+	}
+	r.Attributes = maps.Clone(r.Attributes)
+	for _, key := range []attribute.Key{semconv.FailureClassKey, semconv.FailureCauseKey, semconv.FailureOriginKey, semconv.FailureSummaryKey} {
+		r.Attributes[string(key)] = text(decisive, key)
+	}
+	delete(r.Attributes, string(semconv.FailureSummaryKeyKey)) // of another summary
 }
 
 // printSessions names the sessions that did not end well, and how to go on with them.

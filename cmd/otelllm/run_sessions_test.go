@@ -61,3 +61,23 @@ func TestJoinSession(t *testing.T) {
 	assert.Equal(t, []report.Record{run}, joinSession([]report.Record{run}, two))
 	assert.Equal(t, []report.Record{run}, joinSession([]report.Record{run}, nil))
 }
+
+// A session that does not show why its run failed takes the reason from the wire, unless the advice would differ.
+func TestExplainByCall(t *testing.T) {
+	verdict := func(class semconv.Class, safety semconv.RetrySafety) map[string]any {
+		return map[string]any{string(semconv.FailureClassKey): class.String(), string(semconv.RetrySafetyKey): safety.String(), string(semconv.FailureSummaryKey): class.String()}
+	}
+	ask, safe := semconv.RetrySafetyUserConfirmedRetry, semconv.RetrySafetySafeAutoRetry
+	for _, tt := range []struct{ run, call, want map[string]any }{
+		{verdict(semconv.ClassUnclassified, ask), verdict(semconv.ClassProviderError, ask), verdict(semconv.ClassProviderError, ask)},
+		{verdict(semconv.ClassUnclassified, ask), verdict(semconv.ClassProviderError, safe), verdict(semconv.ClassUnclassified, ask)},
+		{verdict(semconv.ClassToolFailed, ask), verdict(semconv.ClassProviderError, ask), verdict(semconv.ClassToolFailed, ask)},
+		{verdict(semconv.ClassUnclassified, ask), map[string]any{}, verdict(semconv.ClassUnclassified, ask)},
+	} {
+		run := report.Record{Kind: report.RecordRun, Attributes: tt.run, Requests: []report.Record{{Kind: report.RecordRequest, Attributes: tt.call}}}
+		explainByCall(&run)
+		for key, value := range tt.want {
+			assert.Equal(t, value, run.Attributes[key])
+		}
+	}
+}

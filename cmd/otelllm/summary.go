@@ -45,12 +45,13 @@ type counts struct {
 }
 
 // count counts the records. A command that succeeded may have stopped a call on purpose that it did not need any more, such
-// as the title of a conversation.
+// as the title of a conversation. One that was made to end had no choice.
 func (s *summary) count() *counts {
 	c := &counts{unclear: make(map[string]bool)}
 	for i := range s.records {
 		r := &s.records[i]
 		c.calls += len(requestsOf(r))
+		c.asked = max(c.asked, r.Asked())
 		if r.Kind == report.RecordRun {
 			c.runs++
 			c.tools += len(r.Tools)
@@ -64,12 +65,10 @@ func (s *summary) count() *counts {
 			c.recovered = append(c.recovered, r)
 		case unclear(r):
 			c.unclear[cmp.Or(text(r, semconv.RunIDKey), r.SpanID)] = true // no outcome is claimed for its run
-		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String():
+		case s.ending.Code == 0 && text(r, semconv.FailureClassKey) == semconv.ClassLocalAbort.String() && !s.ending.stopped(r):
 			c.stopped++
 		case !well(r):
 			c.unwell = append(c.unwell, r)
-		default:
-			c.asked = max(c.asked, r.Asked())
 		}
 	}
 	return c
@@ -187,32 +186,31 @@ func wellButWarned(warned []*report.Record) (list []*report.Record) {
 	return list
 }
 
-// printUnwell describes runs that did not end well, or that have a warning. Runs with the same description are described
-// once.
+// printUnwell describes runs that did not end well, or that have a warning. Runs whose descriptions differ in the id of the
+// request alone are described once.
 func (s *summary) printUnwell(w io.Writer, list []*report.Record) {
 	times := make(map[string]int)
-	first := make(map[string]*report.Record)
 	var texts []string
+	var firsts []*report.Record
 	for _, r := range list {
 		var b strings.Builder
-		s.describe(&b, r)
+		s.describe(&b, r, false)
 		if times[b.String()]++; times[b.String()] == 1 {
-			first[b.String()] = r
-			texts = append(texts, b.String())
+			texts, firsts = append(texts, b.String()), append(firsts, r)
 		}
 	}
-	for i, text := range texts {
+	for i, r := range firsts {
 		if i == maxSummaries {
-			fmt.Fprintf(w, "  and %d more; --json FILE has them all\n", len(texts)-i)
+			fmt.Fprintf(w, "  and %d more; --json FILE has them all\n", len(firsts)-i)
 			return
 		}
-		r := first[text]
 		head := verdictOf(r)
-		if n := times[text]; n > 1 {
+		if n := times[texts[i]]; n > 1 {
 			head += fmt.Sprintf(" (%d times)", n)
 		}
 		field(w, r.Start.Local().Format(time.TimeOnly), head, 1)
-		fmt.Fprintln(w, text)
+		s.describe(w, r, true)
+		fmt.Fprintln(w)
 	}
 }
 
@@ -228,9 +226,13 @@ func verdictOf(r *report.Record) string {
 }
 
 // describe prints the description of a run that did not end well, or that has a warning: with its verdict at most 12 lines.
-func (s *summary) describe(w io.Writer, r *report.Record) {
+func (s *summary) describe(w io.Writer, r *report.Record, withID bool) {
 	decisive := decisiveOf(r)
-	field(w, "where", strings.Join(where(r, decisive), " · "), 1)
+	place := where(r, decisive)
+	if id := text(decisive, semconv.RequestIDKey); !withID {
+		place = slices.DeleteFunc(place, func(s string) bool { return s == id })
+	}
+	field(w, "where", strings.Join(place, " · "), 1)
 	field(w, "what", text(r, semconv.FailureSummaryKey), 4)
 	field(w, "warning", text(r, semconv.RunWarningKey), 3)
 	field(w, "ran", strings.Join(ran(r), ", "), 2)

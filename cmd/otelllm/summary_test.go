@@ -36,6 +36,9 @@ func TestSummary(t *testing.T) {
 	warned.Attributes[string(semconv.RunWarningKey)] = "The retry did not know of pay, which may have run."
 	unclear := report.Record{Kind: report.RecordRequest, Attributes: map[string]any{string(semconv.RunInferredKey): true, string(semconv.RunIDKey): "00f067aa0ba902b7"}}
 
+	one, another := verdict(report.RecordRequest, "", "provider_error"), verdict(report.RecordRequest, "", "provider_error")
+	one.Attributes[string(semconv.RequestIDKey)], another.Attributes[string(semconv.RequestIDKey)] = "req_1", "req_2"
+
 	begin := time.Date(2026, 3, 1, 14, 3, 22, 0, time.Local)
 	for _, tt := range []struct {
 		name    string
@@ -60,6 +63,7 @@ func TestSummary(t *testing.T) {
 		{"interrupted", []report.Record{stopped}, 1, "otelllm: 1 run, 2 model calls; 1 did not end well; codex exited 1\n  14:03:22 aborted / local_abort\n\n"},
 		{"a call without a run", []report.Record{lone}, 1, "otelllm: 1 model call; 1 did not end well; codex exited 1\n  14:03:22 provider_error\n\n"},
 		{"the same twice", []report.Record{lone, lone}, 1, "otelllm: 2 model calls; 2 did not end well; codex exited 1\n  14:03:22 provider_error (2 times)\n\n"},
+		{"the same with other ids", []report.Record{one, another}, 1, "otelllm: 2 model calls; 2 did not end well; codex exited 1\n  14:03:22 provider_error (2 times)\n  where    req_1\n\n"},
 		{"failed", []report.Record{failed}, 0, `otelllm: 1 run, 2 model calls, 3 tool calls; 1 did not end well
   14:03:22 failed / stream_interrupted
   what     The connection was lost.
@@ -134,11 +138,12 @@ func TestHowACommandEnded(t *testing.T) {
 	}{
 		{"well", child.Ended{}, nil, "", false},
 		{"failed", child.Ended{Code: 1}, nil, "codex exited 1", true},
+		{"failed with a call", child.Ended{Code: 1}, tool(), "codex exited 1 and sent no output of exec_command, which may have run", true},
 		{"killed in a tool", child.Ended{Code: 137, Signal: 9}, tool(), "codex was killed by signal 9 while exec_command may have been running", true},
 		{"killed in an answer", child.Ended{Code: 137, Signal: 9}, open(), "codex was killed by signal 9 after 28 s without progress", true},
 		{"Ctrl-C", child.Ended{Code: 130, Interrupted: at}, open(), "you pressed Ctrl-C after 28 s without progress", false},
 		{"Ctrl-C in a tool", child.Ended{Code: 130, Interrupted: at}, tool(), "you pressed Ctrl-C while exec_command may have been running", false},
-		{"told to end", child.Ended{Code: 143, Signal: 15, Told: true}, nil, "codex was told to end", false},
+		{"told to end", child.Ended{Code: 143, Signal: 15, Told: at}, nil, "codex was told to end", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.ended.At = at

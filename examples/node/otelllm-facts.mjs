@@ -905,18 +905,19 @@ function fillIn(s) {
 const cutByLimit = /^(length|max_tokens|max_output_tokens|model_context_window_exceeded|content_filter|incomplete)$/i;
 
 // checkingClients matches the User-Agents of clients that execute no call with half an input.
-const checkingClients = /(^|\s)(opencode\/|codex[_-]|claude-cli\/)/;
+const checkingClients = /(^|\s)(opencode\/|Kilo-Code\/|codex[_-]|claude-cli\/)/;
 
 // fillsInputs reports whether the client may do so at a clean end or a limit, as LangChain does and Cline. Such clients name the SDK
-// below them, or nothing, so that it is assumed of each one that is not known to check. Of the AI SDK's providers only
-// @openrouter/ai-sdk-provider does, from 2.5.0 on (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). Where the application
-// has a User-Agent of its own, the library below it and OpenRouter's host have to do.
+// below them, or nothing, so that it is assumed of each one that is not known to check. Of the AI SDK's providers
+// @openrouter/ai-sdk-provider does, from 2.5.0 on (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558), and
+// @ai-sdk/openai-compatible hands over such a call, which the application may repair. Where the application has a User-Agent of its own,
+// the library below it, and OpenRouter's host, have to do.
 function fillsInputs(headers, url) {
   const agent = (headers.get('user-agent') ?? '').replaceAll(/(?<=^|\s)ai-sdk-/g, 'ai-sdk/'); // as version 7 of the AI SDK writes it
   const version = /(?:^|\s)ai-sdk\/openrouter\/(\S+)/.exec(agent)?.[1];
   if (version) return !/^(0|1|2\.[0-4])\./.test(version);
-  if (/(^|\s)ai-sdk\/(?!provider-utils\/)/.test(agent)) return false;
-  if (/(^|\s)ai-sdk\/provider-utils\//.test(agent)) return url.hostname === 'openrouter.ai';
+  if (/(^|\s)ai-sdk\/(?!provider-utils\/|openai-compatible\/)/.test(agent)) return false;
+  if (/(^|\s)ai-sdk\/provider-utils\//.test(agent) && url.hostname === 'openrouter.ai') return true;
   return !checkingClients.test(agent);
 }
 

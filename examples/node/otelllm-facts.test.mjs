@@ -286,6 +286,8 @@ test('a client that fills in the input of a call may have run it', async () => {
     [`ai-sdk/openrouter/2.3.3 ${library}`, url, [], 0],
     [`opencode/1 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 1],
     [`opencode/1 ${library}`, url, [], 0],
+    [`ai-sdk/openai-compatible/3.0.37 ${library}`, url, [], 1],
+    [`opencode/1 ai-sdk/openai-compatible/3.0.37 ${library}`, url, [], 0],
     [`ai-sdk/openai/3.0.0 ${library}`, 'https://openrouter.ai/api/v1/chat/completions', [], 0],
     ['ai-sdk-openai/4.0.118 ai-sdk-provider-utils/5.0.81 node.js/v24.0.0', url, [], 0],
     ['ai-sdk-openrouter/4.0.0 ai-sdk-provider-utils/5.0.81', url, [], 1],

@@ -109,6 +109,12 @@ func (j *judge) addEffects(k *risk, pos int) {
 	if j.unaccountedCalls(pos) {
 		k.calls = callsUnknown
 	}
+	r := j.requestAt(int32(pos))
+	for at, n := range j.index.numbersOf(pos, roleOpened) {
+		if r.OpenCallIDs[at] != "" && j.cameBack(n, pos) { // a client that repairs inputs executed it
+			k.start(semconv.ToolEffectUnknown, "")
+		}
+	}
 }
 
 // runRisk returns the risk of repeating the whole run from its start. The verdicts on its

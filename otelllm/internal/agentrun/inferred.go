@@ -67,8 +67,8 @@ type InferredEnd struct {
 	Repeated int
 }
 
-// Settle sets how the run ends if no further request joins it. It is for a run that has its answer: a shutdown does not
-// abort it.
+// Settle sets how the run ends if no further request joins it. It is for a run of which nothing is open, as it has its
+// answer: a shutdown does not abort it.
 func (r *Run) Settle(e InferredEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,8 +67,7 @@ func filled(t *testing.T, req *http.Request) bool {
 }
 
 // A client that may fill the inputs of calls is one whose User-Agent names none that is known to
-// check them, or the one provider of the AI SDK that does, also at its host where the application
-// has a User-Agent of its own.
+// check them, or the providers of the AI SDK that do.
 func TestFillsInputs(t *testing.T) {
 	const here, there = "http://127.0.0.1/v1/chat/completions", "https://openrouter.ai/api/v1/chat/completions"
 	const library = "ai-sdk/provider-utils/5.0.42 runtime/node.js/24"
@@ -85,7 +84,11 @@ func TestFillsInputs(t *testing.T) {
 		{"ai-sdk/openrouter/1.5.4", there, false},
 		{"opencode/1.2.3 " + library, there, true},
 		{"opencode/1.2.3 " + library, here, false},
-		{"ai-sdk/openai-compatible/2.0.0 " + library, there, false},
+		{"ai-sdk/openai-compatible/3.0.37 " + library, here, true},
+		{"ai-sdk/openai-compatible/2.0.0 " + library, there, true},
+		{library, here, true},
+		{"opencode/1.2.3 ai-sdk/openai-compatible/2.0.0 " + library, here, false},
+		{"Kilo-Code/7.7.9 " + library, here, false},
 		{library + " ai-sdk/openai/3.0.0", there, false},
 		{"ai-sdk-openai/4.0.118 ai-sdk-provider-utils/5.0.81 node.js/v24.0.0", here, false},
 		{"ai-sdk-openrouter/4.0.0 ai-sdk-provider-utils/5.0.81", here, true},

@@ -49,7 +49,7 @@ func namesAgent(req *http.Request) bool {
 // report it. Played with a clean end within the input (test/e2e/agents, end_tool_input).
 var checkingClients = [...]string{
 	"OpenAI/Go", "Anthropic/Go", "gl-go/", "aws-sdk-go-v2/", "Go-http-client/",
-	"ai-sdk/", "opencode/", "codex_", "codex-", "claude-cli/",
+	"opencode/", "Kilo-Code/", "codex_", "codex-", "claude-cli/",
 }
 
 // fillsInputs reports whether the client of a request may execute a call of which it got the
@@ -59,33 +59,31 @@ var checkingClients = [...]string{
 // that is not known to check. A request that this program sends without a User-Agent gets that of
 // Go's client on the way.
 //
-// Of the AI SDK's providers @openrouter/ai-sdk-provider executes such a call from 2.5.0 on, with {}
-// as its input: run with 2.5.0, 2.8.1, 2.9.1, 2.10.0, 3.0.0 and 3.1.0, while 1.5.4 and 2.0.0 to
-// 2.3.3 do not (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). It names itself in
-// the User-Agent unless the application has one of its own. Then only the library below it is
-// named, which is that of every provider of the AI SDK: at OpenRouter's host this is the likely
-// one, elsewhere it is not.
+// Of the AI SDK's providers @ai-sdk/openai-compatible hands over such a call, and the application may
+// repair it: Cline does. So do @openrouter/ai-sdk-provider from 2.5.0 on, with {} as its input: run with
+// 2.5.0, 2.8.1, 2.9.1, 2.10.0, 3.0.0 and 3.1.0, while 1.5.4 and 2.0.0 to 2.3.3 do not
+// (https://github.com/OpenRouterTeam/ai-sdk-provider/issues/558). They name themselves in the
+// User-Agent unless the application has one of its own. Then only the library below them is named,
+// which is that of every provider of the AI SDK: at OpenRouter's host its own is the likely one.
 func fillsInputs(req *http.Request) bool {
-	const name, library, family = "ai-sdk/openrouter/", "ai-sdk/provider-utils/", "ai-sdk/"
-	agent := Value(req.Header, "User-Agent")
+	const openRouter, compatible, library, family = "ai-sdk/openrouter/", "ai-sdk/openai-compatible/", "ai-sdk/provider-utils/", "ai-sdk/"
 	_, given := req.Header["User-Agent"]
-	checks, unnamed := !given && req.RequestURI == "", false
-	for product := range strings.FieldsSeq(agent) {
+	checks, executes := !given && req.RequestURI == "", false
+	for product := range strings.FieldsSeq(Value(req.Header, "User-Agent")) {
 		if provider, ok := strings.CutPrefix(product, "ai-sdk-"); ok {
 			product = family + provider // as version 7 of the AI SDK writes it
 		}
-		if version, ok := strings.CutPrefix(product, name); ok {
+		switch version, ok := strings.CutPrefix(product, openRouter); {
+		case ok:
 			return !reportsCut(version)
-		}
-		switch {
 		case strings.HasPrefix(product, library):
-			unnamed = hostProvider(req.URL.Hostname()) == "openrouter"
-		case strings.HasPrefix(product, family):
+			executes = hostProvider(req.URL.Hostname()) == "openrouter"
+		case strings.HasPrefix(product, family) && !strings.HasPrefix(product, compatible):
 			return false // another provider of the AI SDK
 		}
 		checks = checks || slices.ContainsFunc(checkingClients[:], func(client string) bool { return strings.HasPrefix(product, client) })
 	}
-	return unnamed || !checks
+	return executes || !checks
 }
 
 // reportsCut reports whether this version of @openrouter/ai-sdk-provider does not execute a call

@@ -11,8 +11,9 @@ import (
 
 // ending is a run that has to be ended when mu is free.
 type ending struct {
-	run *run
-	how agentrun.InferredEnd
+	run  *run
+	how  agentrun.InferredEnd
+	idle bool // it waited for the outputs of its last answer's calls
 }
 
 var endedBy = [...]semconv.RunEnd{
@@ -38,7 +39,7 @@ func (r *Runs) endings(over []kinship.Ended) (list []ending) {
 		if by == semconv.RunEndFailure && o.last.facts == nil {
 			by = semconv.RunEndUnclear // no failure of the request was recorded
 		}
-		list = append(list, ending{o, agentrun.InferredEnd{
+		list = append(list, ending{run: o, idle: e.Reason == kinship.Idle, how: agentrun.InferredEnd{
 			At: at, By: by, Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
 		}})
 	}
@@ -91,10 +92,17 @@ func (r *Runs) expire(timer time.Time) {
 	end(ended)
 }
 
-// EndWaiting ends the runs that wait for their next request, as if they had waited for long enough.
-func (r *Runs) EndWaiting() {
+// EndWaiting ends the runs that wait for their next request, as if they had waited for long enough. If idle is set, it is by
+// what those ended that wait for the outputs of their tools.
+func (r *Runs) EndWaiting(idle semconv.RunEnd) {
 	defer telemetry.Recover()
-	end(r.endWaiting())
+	over := r.endWaiting()
+	for i := range over {
+		if over[i].idle && idle != semconv.RunEndUnset {
+			over[i].how.By = idle
+		}
+	}
+	end(over)
 }
 
 func (r *Runs) endWaiting() []ending {

@@ -117,7 +117,7 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) 
 	case ok:
 		if q.run != nil {
 			// Another request of the run has been added while this one, as the first of all, opened one.
-			over = append(over, ending{q.run, agentrun.InferredEnd{At: now, By: semconv.RunEndUnclear}})
+			over = append(over, ending{run: q.run, how: agentrun.InferredEnd{At: now, By: semconv.RunEndUnclear}})
 		}
 		q.run = known
 	case q.run == nil:

@@ -132,8 +132,15 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 	over := r.tracker.End(now, q.kin, answer)
 	if o.Run != nil {
 		over = append(over, r.tracker.Keep(q.kin.Run, runBytes+o.Bytes())...)
-		if q.kin.Run.Answered() {
-			o.Settle(agentrun.InferredEnd{At: o.last.end, By: semconv.RunEndAnswer, Repeated: q.kin.Run.Repeated()})
+		by := semconv.RunEndUnset
+		switch {
+		case q.kin.Run.Answered():
+			by = semconv.RunEndAnswer
+		case answer.Result == kinship.Redirected && o.pending == 0:
+			by = semconv.RunEndUnclear // the client may have followed to where no model is
+		}
+		if by != semconv.RunEndUnset {
+			o.Settle(agentrun.InferredEnd{At: o.last.end, By: by, Repeated: q.kin.Run.Repeated()})
 		}
 	}
 	return r.endings(over)

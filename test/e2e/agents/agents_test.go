@@ -75,7 +75,7 @@ func matrix(t *testing.T, agents []agent, name func(*agent) string) {
 			argv := a.command(t)
 			t.Parallel()
 			for j := range faults {
-				f := &faults[j]
+				f := faults[j].of(a)
 				if !f.concerns(a) || testing.Short() && !f.short {
 					continue
 				}
@@ -336,9 +336,13 @@ func judge(t *testing.T, f *fault, o outcome) {
 	t.Helper()
 	require.NotEmpty(t, o.records, "no run was seen")
 	if o.unread {
+		well := 0
 		for i := range o.records {
-			assert.NotContains(t, []string{"succeeded", "recovered"}, attr(&o.records[i], semconv.RunOutcomeKey))
+			if slices.Contains([]string{"succeeded", "recovered"}, attr(&o.records[i], semconv.RunOutcomeKey)) {
+				well++
+			}
 		}
+		assert.LessOrEqual(t, well, o.side, "runs that went well; those beside the prompt did")
 		if strings.Contains(o.stderr, "otelllm: ") {
 			assert.NotRegexp(t, `(?m)^otelllm: .*\bok$`, o.stderr)
 		}

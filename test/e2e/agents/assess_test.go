@@ -319,21 +319,30 @@ func TestAssess(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got, "%s: %s: %s", tt.fault, tt.did, tt.said)
 	}
-	_, err := verdictOf("run, no such outcome")
+	w, err := wentOf("1 request, interrupted", 0)
+	require.NoError(t, err)
+	got, err := faultOf("cline", "kill_in_text").assess(w, []string{"run, aborted, local_abort, consumer_closed, no_retry"})
+	require.NoError(t, err)
+	assert.Equal(t, careful, got, "otelllm proxy sees no more")
+	_, err = verdictOf("run, no such outcome")
 	require.Error(t, err)
 }
 
 // faultOf is the fault of this name as it is played to an agent.
-func faultOf(agent, name string) *fault {
-	if agent == codexWS.title() {
+func faultOf(title, name string) *fault {
+	if title == codexWS.title() {
 		if i := slices.IndexFunc(wsFaults, func(f wsFault) bool { return f.name == name }); i >= 0 {
 			return &wsFaults[i].fault
 		}
 	}
-	if i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name }); i >= 0 {
-		return &faults[i]
+	i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	if a := slices.IndexFunc(agents, func(a agent) bool { return a.title() == title }); a >= 0 {
+		return faults[i].of(&agents[a])
+	}
+	return &faults[i]
 }
 
 // What an agent did can be read from the words for it.

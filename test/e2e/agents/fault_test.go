@@ -37,6 +37,7 @@ type fault struct {
 	asJSON  bool            // the first answer is a document, although a stream was asked for
 	wires   []faultyllm.Wire
 	agents  []string // nil: all
+	most    int      // requests that it may take; 0: as many as the agent's endless
 	stop    *stop    // a signal that the agent gets
 	decides bool     // whether the answer is one, or broke, is for the agent to say: by its exit status
 }
@@ -50,6 +51,23 @@ type stop struct {
 // healed reports whether the agent got an answer to its last request, and could read it.
 func (f *fault) healed(w went) bool {
 	return f.heals && !w.unread && (!f.once || w.main > 1) && (!f.decides || w.exit == 0)
+}
+
+// of is the fault as it is seen of an agent. `otelllm proxy` does not see how its client ended: one that was killed has gone,
+// and one that was redirected may have found an answer elsewhere.
+func (f *fault) of(a *agent) *fault {
+	if !a.settings {
+		return f
+	}
+	seen := *f
+	switch {
+	case f.stop != nil && f.stop.signal == syscall.SIGKILL:
+		seen.classes = append(slices.Clone(f.classes), semconv.ClassLocalAbort)
+		seen.vague = append(slices.Clone(f.vague), semconv.CauseConsumerClosed, semconv.CauseShutdown)
+	case f.name == "redirect":
+		seen.decides = true
+	}
+	return &seen
 }
 
 // script is a case in play.
@@ -255,7 +273,7 @@ var faults = []fault{
 		}
 		return faultyllm.Answer(append(steps, faultyllm.Finish(faultyllm.Stop))...)
 	})},
-	{name: "two_sub_agents", heals: true, agents: []string{"claude", "opencode", "qwen"}, answer: func(s *script, n int, outputs bool) faultyllm.Exchange {
+	{name: "two_sub_agents", heals: true, agents: []string{"claude", "opencode", "qwen"}, most: maxRequests, answer: func(s *script, n int, outputs bool) faultyllm.Exchange {
 		switch of := subAgents[s.agent.name]; {
 		case outputs:
 			return done()
@@ -332,7 +350,7 @@ func newScript(a *agent, f *fault, mark string) *script {
 // counted counts a request of the main loop, with mu held.
 func (s *script) counted() {
 	s.main++
-	if s.main == cmp.Or(s.agent.endless, maxRequests) {
+	if s.main == cmp.Or(s.fault.most, s.agent.endless, maxRequests) {
 		close(s.enough)
 	}
 	select {

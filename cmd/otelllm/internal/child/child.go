@@ -41,12 +41,20 @@ type Ended struct {
 	At time.Time
 	// Interrupted is when the first Ctrl-C came from the terminal; zero if none did.
 	Interrupted time.Time
-	// Told is that a signal to end was sent to this process, and passed on.
-	Told bool
+	// Told is when the first signal to end was sent to this process, and passed on; zero if none was.
+	Told time.Time
+}
+
+// Stopped returns when the command was first made to end; zero if it did so by itself.
+func (e *Ended) Stopped() time.Time {
+	if e.Told.IsZero() || !e.Interrupted.IsZero() && e.Interrupted.Before(e.Told) {
+		return e.Interrupted
+	}
+	return e.Told
 }
 
 // Deliberate reports whether the command was made to end before it did so by itself.
-func (e *Ended) Deliberate() bool { return e.Told || !e.Interrupted.IsZero() }
+func (e *Ended) Deliberate() bool { return !e.Stopped().IsZero() }
 
 // Run runs a command with this process's standard input, output and error. Signals that are
 // sent to this process are passed on to the command, and the command is ended if this process
@@ -101,9 +109,9 @@ const late = 20 * time.Millisecond
 func (e *Ended) note(s os.Signal) (has bool) {
 	has = fromTerminal(s)
 	switch {
-	case !has:
-		e.Told = e.Told || s == os.Interrupt || s == syscall.SIGTERM
-	case s == os.Interrupt && e.Interrupted.IsZero():
+	case !has && (s == os.Interrupt || s == syscall.SIGTERM) && e.Told.IsZero():
+		e.Told = time.Now()
+	case has && s == os.Interrupt && e.Interrupted.IsZero():
 		e.Interrupted = time.Now()
 	}
 	return has

@@ -4,6 +4,8 @@ package qwen
 
 import (
 	"encoding/json"
+	"html"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,16 +47,19 @@ type record struct {
 	} `json:"message"`
 	Payload struct {
 		Event uiEvent `json:"uiEvent"`
-		Task  struct {
-			CallID string `json:"toolUseId"`
-			Status string `json:"status"`
-		} `json:"backgroundTask"`
+		Task  task    `json:"backgroundTask"`
 	} `json:"systemPayload"`
 	Result struct {
 		CallID  string  `json:"callId"`
 		Status  string  `json:"status"`
 		Display display `json:"resultDisplay"`
 	} `json:"toolCallResult"`
+}
+
+// task is a sub-agent or a command in the background.
+type task struct {
+	CallID string `json:"toolUseId"`
+	Status string `json:"status"`
 }
 
 // display is whether what is shown of a tool says that its sub-agent goes on.
@@ -126,7 +131,7 @@ func (r *Reader) Line(raw []byte) {
 	at := event.ParseTime(rec.Timestamp)
 	switch rec.Type {
 	case "user":
-		r.user(at, &rec)
+		r.user(at, &rec, raw)
 	case "assistant":
 		r.answer(at, &rec)
 	case "tool_result":
@@ -139,13 +144,17 @@ func (r *Reader) Line(raw []byte) {
 }
 
 // user reads a prompt of a person, of a goal or of a schedule, or a notification.
-func (r *Reader) user(at time.Time, rec *record) {
+func (r *Reader) user(at time.Time, rec *record, raw []byte) {
 	e := event.Event{Time: at, Kind: event.Turn}
 	switch {
 	case rec.Subtype == "mid_turn_user_message":
 		e.Kind = event.Owed
 	case rec.Subtype == "notification":
-		r.notified(at, rec)
+		if rec.Payload.Task.CallID != "" {
+			r.notified(at, &rec.Payload.Task)
+		} else {
+			r.notifiedTogether(at, raw)
+		}
 		e.Kind = event.MaybeOwed
 		if rec.Delivered {
 			e.Kind = event.Owed
@@ -157,11 +166,7 @@ func (r *Reader) user(at time.Time, rec *record) {
 }
 
 // notified reads that a sub-agent or a command in the background has ended.
-func (r *Reader) notified(at time.Time, rec *record) {
-	task := &rec.Payload.Task
-	if task.CallID == "" {
-		return
-	}
+func (r *Reader) notified(at time.Time, task *task) {
 	e := event.Event{Time: at, Kind: event.Output, ID: task.CallID}
 	switch task.Status {
 	case "running":
@@ -174,6 +179,28 @@ func (r *Reader) notified(at time.Time, rec *record) {
 		e.Outcome = event.Interrupted
 	}
 	r.log.Add(e)
+}
+
+// oneOfSeveral is the beginning of a notification in the text for the model. Qwen Code escapes what others wrote there.
+var oneOfSeveral = regexp.MustCompile(`<task-notification>\s*<task-id>[^<]*</task-id>\s*<tool-use-id>([^<]+)</tool-use-id>\s*<status>([^<]+)</status>`)
+
+// notifiedTogether reads several notifications in one line, which has them in its text alone.
+func (r *Reader) notifiedTogether(at time.Time, raw []byte) {
+	var rec struct {
+		Message struct {
+			Parts []struct {
+				Text string `json:"text"`
+			} `json:"parts"`
+		} `json:"message"`
+	}
+	if json.Unmarshal(raw, &rec) != nil {
+		return
+	}
+	for _, p := range rec.Message.Parts {
+		for _, found := range oneOfSeveral.FindAllStringSubmatch(p.Text, -1) {
+			r.notified(at, &task{CallID: html.UnescapeString(found[1]), Status: found[2]})
+		}
+	}
 }
 
 // answer reads an answer, which is written when it is complete.
