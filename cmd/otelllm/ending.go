@@ -142,7 +142,7 @@ func (e *ending) words(records []report.Record, allWell bool) string {
 	}
 }
 
-// lastOf returns the model call that ended last; nil if there is none.
+// lastOf returns the model call that ended last; nil without one.
 func lastOf(records []report.Record) (last *report.Record) {
 	for i := range records {
 		for _, r := range requestsOf(&records[i]) {
