@@ -47,7 +47,8 @@ Without a PATH it reads where agents keep their sessions, as their environment v
 A PATH is a file, or a folder with files of sessions or an agent's folders in it.
 
 A session whose process still runs has no verdict. Where no lock, process id or open file shows
-what became of a process, it counts as gone an hour after it wrote last.
+what became of a process, it counts as gone an hour after it wrote last; with --follow on Linux, as
+soon as it was seen and is there no more.
 
 Exit status: 0 all was read, 2 some of it was not, or the arguments are wrong, 3 --fail-on matches.`,
 		Example: `  otelllm sessions
