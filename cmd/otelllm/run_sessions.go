@@ -82,7 +82,7 @@ func joinSession(records []report.Record, sessions []*sessionfiles.Session) []re
 	}
 }
 
-// explainByCall gives a run that failed, and of which the session does not show why, the failure of a model call, if the
+// explainByCall gives a run that failed for a reason that the session does not show the failure of a model call, if the
 // advice after both is the same.
 func explainByCall(r *report.Record) {
 	decisive := decisiveOf(r)

@@ -87,9 +87,9 @@ const (
 	maxDepth     = 4   // of a sub-agent below others
 )
 
-// AddSubAgents adds the logs of the sub-agents of which no output shows that they ended well, and of those below them. Tools
-// are those that begin one. Read returns the log of the sub-agent that a call in a log began; nil if it is not found or cannot
-// be read.
+// AddSubAgents adds the logs of the sub-agents that no output shows to have ended well, and of theirs below them. Tools are the names
+// of the tools that begin one. Read returns the log of the sub-agent that a call in a log began; nil if it is not found or cannot be
+// read.
 func (l *Log) AddSubAgents(tools []string, read func(of *Log, call string) *Log) {
 	left := maxSubAgents
 	l.addSubAgents(tools, read, &left, 0)

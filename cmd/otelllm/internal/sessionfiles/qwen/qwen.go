@@ -1,5 +1,5 @@
 // Package qwen reads the sessions of Qwen Code: projects/FOLDER/chats/ID.jsonl in its home. It
-// describes what version 0.24.4 writes.
+// describes the files of version 0.24.4.
 package qwen
 
 import (
@@ -62,10 +62,10 @@ type task struct {
 	Status string `json:"status"`
 }
 
-// display is whether what is shown of a tool says that its sub-agent goes on.
+// display is whether the display of a tool says that its sub-agent goes on.
 type display bool
 
-// UnmarshalJSON implements [json.Unmarshaler]. It never fails: what is shown may be a text.
+// UnmarshalJSON implements [json.Unmarshaler]. It never fails: the display may be a text.
 func (d *display) UnmarshalJSON(raw []byte) error {
 	var of struct {
 		Type   string `json:"type"`
@@ -76,7 +76,7 @@ func (d *display) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// part is a part of a message. What has content is only known to be there.
+// part is a part of a message. Of a member with content only its presence is known.
 type part struct {
 	Thought bool `json:"thought"`
 	Call    *struct {
@@ -181,7 +181,7 @@ func (r *Reader) notified(at time.Time, task *task) {
 	r.log.Add(e)
 }
 
-// oneOfSeveral is the beginning of a notification in the text for the model. Qwen Code escapes what others wrote there.
+// oneOfSeveral is the beginning of a notification in the text for the model. Qwen Code escapes the text of others there.
 var oneOfSeveral = regexp.MustCompile(`<task-notification>\s*<task-id>[^<]*</task-id>\s*<tool-use-id>([^<]+)</tool-use-id>\s*<status>([^<]+)</status>`)
 
 // notifiedTogether reads several notifications in one line, which has them in its text alone.
@@ -233,7 +233,7 @@ func (r *Reader) answer(at time.Time, rec *record) {
 	}
 }
 
-// output reads what a tool returned. A call that was cancelled had begun to run.
+// output reads the output of a tool. A call that was cancelled had begun to run.
 func (r *Reader) output(at time.Time, rec *record) {
 	e := event.Event{Time: at, Kind: event.Output, ID: rec.Result.CallID, Outcome: event.OutcomeUnknown}
 	switch {
