@@ -39,11 +39,11 @@ func (r *Record) Unreadable() bool {
 }
 
 // Asked returns how often a run asked the same, if it did so again after a whole answer; 0 if it
-// did not.
+// did not. The same at the same time is asked by two sub-agents.
 func (r *Record) Asked() (times int) {
 	for i := 1; i < len(r.Requests); i++ {
 		before, attempt := &r.Requests[i-1], int(r.Requests[i].Number(semconv.RequestAttemptKey))
-		if attempt > 1 && before.Text(semconv.FailureClassKey) == "" && before.Text(semconv.StreamEndKey) == semconv.StreamEndTerminalEvent.String() {
+		if attempt > 1 && !r.Requests[i].Start.Before(before.End) && before.Text(semconv.FailureClassKey) == "" && before.Text(semconv.StreamEndKey) == semconv.StreamEndTerminalEvent.String() {
 			times = max(times, attempt)
 		}
 	}
