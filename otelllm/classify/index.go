@@ -55,6 +55,10 @@ type index struct {
 	places      []use   // the uses of an id in a role are ordered by position
 	blank       bool    // a response has a call with an empty id
 
+	// lastUnknown is the position of the last request whose history is not known, and that is no
+	// further attempt, which has the history of the attempt before it; -1 for none.
+	lastUnknown int
+
 	toolID    []int32 // the number of the id of each tool, -1 for none
 	toolsFrom []int32 // where the tools of an id begin in tools, by number
 	tools     []int32 // the tools of an id, ordered by start
@@ -121,10 +125,13 @@ func (x *index) executed(n int32) bool { return x.toolsFrom[n] < x.toolsFrom[n+1
 func (x *index) build(run *Run, order []int) {
 	*x = index{
 		ids: x.ids[:0], numbers: x.numbers, list: x.list[:0], begins: x.begins[:0], from: x.from, until: x.until[:0],
-		places: x.places, toolID: x.toolID[:0], toolsFrom: x.toolsFrom, tools: x.tools,
+		places: x.places, toolID: x.toolID[:0], toolsFrom: x.toolsFrom, tools: x.tools, lastUnknown: -1,
 	}
 	for pos, i := range order {
 		r := &run.Requests[i]
+		if r.HistoryOutputs == nil && r.Attempt <= 1 {
+			x.lastUnknown = pos
+		}
 		for in := range role(lists) {
 			x.begins = append(x.begins, int32(len(x.list)))
 			x.addList(run, order, pos, in, r.idsOf(in))

@@ -109,12 +109,29 @@ func (j *judge) addEffects(k *risk, pos int) {
 	if j.unaccountedCalls(pos) {
 		k.calls = callsUnknown
 	}
+	if j.repaired(pos) {
+		k.start(semconv.ToolEffectUnknown, "")
+	}
+}
+
+// repaired reports whether the client executed a call although its input was cut in the response
+// at a position, as far as later histories show: one contains its output, or is not known and
+// may.
+func (j *judge) repaired(pos int) bool {
+	opened := j.index.numbersOf(pos, roleOpened)
+	if len(opened) == 0 {
+		return false
+	}
+	if pos < j.index.lastUnknown {
+		return true
+	}
 	r := j.requestAt(int32(pos))
-	for at, n := range j.index.numbersOf(pos, roleOpened) {
-		if r.OpenCallIDs[at] != "" && j.cameBack(n, pos) { // a client that repairs inputs executed it
-			k.start(semconv.ToolEffectUnknown, "")
+	for at, n := range opened {
+		if r.OpenCallIDs[at] != "" && j.cameBack(n, pos) {
+			return true
 		}
 	}
+	return false
 }
 
 // runRisk returns the risk of repeating the whole run from its start. The verdicts on its
