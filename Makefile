@@ -23,6 +23,8 @@ PLAIN := CGO_ENABLED=0 GOFLAGS="$(strip $(shell $(GO) env GOFLAGS) -trimpath)"
 
 # For each package's tests; a hang ends as a failure that names the test.
 TEST_TIMEOUT ?= 10m
+# How many packages are tested at a time: many of their tests wait for a server, a process or a time.
+TEST_PACKAGES ?= 4
 # The race detector needs a C compiler; .ci/run insists on it.
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 TESTFLAGS ?=
@@ -100,7 +102,7 @@ test: download ## all tests of all modules, with the race detector: where cases 
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
-	@MODULES="$(filter-out $(PLAIN_MODULES),$(MODULES))" scripts/each-module test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(filter-out $(PLAIN_MODULES),$(MODULES))" scripts/each-module test $(GO) test $(RACE) -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 	@MODULES="$(PLAIN_MODULES)" $(PLAIN) scripts/each-module test $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: test-full
@@ -171,7 +173,7 @@ validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		KUBERNETES_SCHEMAS="$$("$(CURDIR)/scripts/npm-packages" kubernetes/schema "$(CURDIR)/$(TOOLS)/kubernetes-schema" "Kubernetes' schemas")" \
-		$(PLAIN) $(GO) test -count=1 -timeout 10m -parallel 4 $(TESTFLAGS) ./...
+		$(PLAIN) $(GO) test -count=1 -timeout 10m -parallel 6 $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 
 # The packages and what draws with them, in one folder outside of the module: Go would look for packages in node_modules.
