@@ -775,6 +775,15 @@ def _begun(run, what):
         run = run.outer.within if run.outer is not None else None
 
 
+def _tool_span(run, id, name, effect, observed=None):
+    """Count a tool for its run, and start its span."""
+    _begun(run, 'tools')
+    return _start_span(f'execute_tool {name}', 1, run.span if run else None, {
+        'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': name, 'gen_ai.tool.call.id': id, 'llm.tool.effect': effect,
+        'llm.run.id': run.span.span_id if run else None, 'llm.tool.observed': observed,
+    })
+
+
 class Tool:
     """The execution of one tool call. Use it with `with` or `async with`; tool() makes one.
 
@@ -797,11 +806,7 @@ class Tool:
         scope = _current.get()
         self.scope, self.around, self.call = scope, sys.exc_info()[1], _call.get()
         self.run = scope.within if scope is not None else None
-        _begun(self.run, 'tools')
-        self.span = _start_span(f'execute_tool {self.name}', 1, self.run.span if self.run else None, {
-            'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': self.name, 'gen_ai.tool.call.id': self.id,
-            'llm.tool.effect': self.effect, 'llm.run.id': self.run.span.span_id if self.run else None,
-        })
+        self.span = _tool_span(self.run, self.id, self.name, self.effect)
         if self.run is not None and self.id:
             self.run.tool_by_id[self.id] = self
         self.tell('begun')
@@ -942,12 +947,7 @@ def tool(*, id=None, name, effect='unknown'):
 
 def _unanswered(run, call_id, name):
     """Record a call of a session that ended before the call had an output. It may not have been executed."""
-    _begun(run, 'tools')
-    name = _name(name) or 'unknown'
-    span = _start_span(f'execute_tool {name}', 1, run.span, {
-        'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': name, 'gen_ai.tool.call.id': call_id, 'llm.tool.effect': 'unknown',
-        'llm.run.id': run.span.span_id, 'llm.tool.observed': 'history',
-    })
+    span = _tool_span(run, call_id, _name(name) or 'unknown', 'unknown', observed='history')
     run.tell({'kind': 'tool', 'id': span.span_id, 'state': 'ended', **span.attributes})
     span.end(span.seconds())
 

@@ -145,7 +145,7 @@ class _Sent:
     """An output of a tool that the server may still refuse."""
 
     def __init__(self, event_id, call_id, tool):
-        self.event_id, self.call_id, self.tool, self.seconds = event_id, call_id, tool, facts._now()
+        self.event_id, self.call_id, self.tool, self.at = event_id, call_id, tool, facts._now()
 
 
 class Session:
@@ -335,7 +335,7 @@ class Session:
 
     def _accepted(self, r):
         """A response has begun that was asked for. A server takes events in order, so it refuses no output that was sent before."""
-        for one in [one for one in self._refusable if one.seconds <= r.span.start]:
+        for one in [one for one in self._refusable if one.at <= r.span.start]:
             self._refusable.remove(one)
             if one.tool is not None:
                 one.tool.output_sent()
@@ -409,73 +409,60 @@ def watch(connection, provider='openai'):
     return connection
 
 
+def _reporting(method, report):
+    """Return a method, or a coroutine function, that calls report with its arguments, and with the result or the error."""
+    async def awaited(result, said):
+        try:
+            value = await result
+        except BaseException as error:
+            report(said, None, error)
+            raise
+        report(said, value, None)
+        return value
+
+    @functools.wraps(method)
+    def reporting(*args, **kwargs):
+        said = [*args, *kwargs.values()]
+        try:
+            value = method(*args, **kwargs)
+        except BaseException as error:
+            report(said, None, error)
+            raise
+        if hasattr(value, '__await__'):
+            return awaited(value, said)
+        report(said, value, None)
+        return value
+    return reporting
+
+
 def _sending(send, session):
-    """Return a method that sends a frame and reports it."""
-    def report(frame, error):
+    """Return a method that sends a frame, its first argument, and reports it."""
+    def report(said, _, error):
+        frame = said[0] if said else None
         if error is None or facts._is_cancellation(error):  # a cancelled frame may have been sent
             session.sent(frame)
         else:
             session.send_failed(frame, error)
-
-    async def asynchronous(sending, frame):
-        try:
-            result = await sending
-        except BaseException as error:
-            report(frame, error)
-            raise
-        report(frame, None)
-        return result
-
-    @functools.wraps(send)
-    def method(frame, *args, **kwargs):
-        try:
-            result = send(frame, *args, **kwargs)
-        except BaseException as error:
-            report(frame, error)
-            raise
-        if hasattr(result, '__await__'):
-            return asynchronous(result, frame)
-        report(frame, None)
-        return result
-    return method
+    return _reporting(send, report)
 
 
 def _watch_websockets(socket, session):
-    def failed(error):
-        if _is_polite(error):
+    def received(_, frame, error):
+        if error is None:
+            session.received(frame)
+        elif _is_polite(error):
             session.ended()
         elif not isinstance(error, TimeoutError) and not facts._is_cancellation(error):  # else the connection goes on
             session.close(error)
 
-    async def asynchronous(receiving):
-        try:
-            frame = await receiving
-        except BaseException as error:
-            failed(error)
-            raise
-        session.received(frame)
-        return frame
-
-    recv, close = socket.recv, socket.close
-
-    @functools.wraps(recv)
-    def receive(*args, **kwargs):
-        try:
-            result = recv(*args, **kwargs)
-        except BaseException as error:
-            failed(error)
-            raise
-        if hasattr(result, '__await__'):
-            return asynchronous(result)
-        session.received(result)
-        return result
+    close = socket.close
 
     @functools.wraps(close)
     def leave(*args, **kwargs):
         session.close()
         return close(*args, **kwargs)
 
-    socket.send, socket.recv, socket.close = _sending(socket.send, session), receive, leave
+    socket.send, socket.recv, socket.close = _sending(socket.send, session), _reporting(socket.recv, received), leave
 
 
 def _watch_aiohttp(socket, session):

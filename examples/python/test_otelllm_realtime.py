@@ -270,6 +270,17 @@ class Connections(Case):
                 return True
         self.assertTrue(asyncio.run(self.serve(use, False)))
 
+    def test_a_frame_by_its_name(self):
+        async def use(url):
+            async with aiohttp.ClientSession() as client, client.ws_connect(url) as ws:
+                realtime.watch(ws)
+                await ws.receive_json()
+                await ws.send_str(data=json.dumps({'type': 'response.create'}))
+                while (await ws.receive_json())['type'] != 'response.done':
+                    pass
+        asyncio.run(self.serve(use, False))
+        self.assertEqual(self.one()['llm.stream.end'], 'terminal_event')
+
     def test_what_is_no_connection(self):
         with self.assertLogs('otelllm_facts', 'WARNING'):
             realtime.watch(object())
