@@ -15,11 +15,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/realtime"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // step is a frame of a realtime session, or its end: what, and the frame or the error.
@@ -102,8 +104,8 @@ func sessionInGo(t *testing.T, session []step) (all []map[string]any) {
 // language names in its own way.
 func comparedInSession(facts map[string]any) map[string]any {
 	same := compared(facts)
-	for _, key := range []string{"llm.run.id", "llm.transport.error_chain", "llm.stream.keepalives"} {
-		delete(same, key)
+	for _, key := range []attribute.Key{semconv.RunIDKey, semconv.TransportErrorChainKey, semconv.StreamKeepalivesKey} {
+		delete(same, string(key))
 	}
 	for _, key := range []string{"gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.id", "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.response.finish_reasons", "gen_ai.usage.input_tokens"} {
 		if value, ok := facts[key]; ok {

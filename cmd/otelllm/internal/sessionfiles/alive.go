@@ -68,9 +68,7 @@ func (p *Processes) WriterOf(f *File, log *event.Log, now time.Time) (w turns.Wr
 		return w, idle
 	}
 	switch seen := p.watch.writer(f, log, p); {
-	case p.hasEnded(f, log):
-		w = turns.WriterGone
-	case seen == turns.WriterDead, seen == turns.WriterUnknown && quiet(f.Changed, now):
+	case p.hasEnded(f, log), seen == turns.WriterDead, seen == turns.WriterUnknown && quiet(f.Changed, now):
 		w = turns.WriterGone
 	case seen == turns.WriterAlive && now.Sub(log.Last()) < retriesWithin: // later it may be at work on another session
 		w = turns.WriterAlive

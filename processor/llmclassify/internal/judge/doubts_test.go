@@ -2,6 +2,7 @@ package judge
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -76,7 +77,7 @@ func TestDoubtsAreNamed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
 			for _, entry := range verdict(tt.announced, tt.twice, tt.change).MissingEvidence {
-				if len(entry) > 6 && entry[:6] == "doubt." {
+				if strings.HasPrefix(entry, "doubt.") {
 					got = append(got, entry)
 					assert.Contains(t, string(page), "| `"+entry+"` |", "the page explains it")
 				}
