@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
@@ -134,7 +135,7 @@ func TestPageThatIsNotRead(t *testing.T) {
 
 // An event longer than any SDK accepts passes unchanged, and only the recording ends.
 func TestHugeEvent(t *testing.T) {
-	if testing.Short() {
+	if sample.Only() {
 		t.Skip("40 MB")
 	}
 	huge := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + strings.Repeat("x", 40<<20) + "\"}}]}\n\n"

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -123,7 +123,7 @@ func TestCuts(t *testing.T) {
 					if c.sparse && k%sparseStep != 0 && len(s.events) > 2*sparseStep {
 						continue
 					}
-					if k%race.Every(12) != 0 && len(s.events) > 40 {
+					if k%sample.Every(12) != 0 && len(s.events) > 40 {
 						continue
 					}
 					prefix := strings.Join(s.events[:k], "")

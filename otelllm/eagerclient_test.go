@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
@@ -62,7 +62,7 @@ func TestEagerClient(t *testing.T) {
 			for range answers {
 				w := eagerAnswer(t, &kind, r)
 				text := w.text()
-				for n := 0; n <= len(text); n += race.Every(41) {
+				for n := 0; n <= len(text); n += sample.Every(41) {
 					// In turns, as the ends differ in little.
 					end := eagerEnds[r.IntN(len(eagerEnds))]
 					ran, allowed := c.checkEager(t, &f, &w, n, end)
@@ -70,7 +70,7 @@ func TestEagerClient(t *testing.T) {
 				}
 			}
 			f.report(t)
-			if race.Enabled {
+			if sample.Only() {
 				return
 			}
 			assert.Positive(t, executed, "the check is empty")
@@ -99,13 +99,13 @@ func TestEagerClientOfStreams(t *testing.T) {
 			c := newCutter()
 			var f faults
 			cuts, executed := 0, map[string]int{}
-			for i := 0; i < len(group.answers); i += race.Every(4) {
+			for i := 0; i < len(group.answers); i += sample.Every(4) {
 				w := group.answers[i]
 				stream, text := w.name, w.text()
 				w.name = eagerKindOf(t, &w)
 				var ran [2]int // executed by clients that see the body break, and end
 				last := -1
-				for _, n := range cutsOf(stream, text, group.most/race.Every(8)) {
+				for _, n := range cutsOf(stream, text, group.most/sample.Every(8)) {
 					if cuts++; n != last+1 || w.mayExecute(text, n) {
 						ran[0] = executedOf(w.name, []byte(text[:n]), false).executed
 						ran[1] = executedOf(w.name, []byte(text[:n]), true).executed

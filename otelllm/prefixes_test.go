@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -517,9 +517,9 @@ func TestPrefixes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCutter()
 				var f faults
-				for i := 0; i < len(group.answers); i += race.Every(4) {
+				for i := 0; i < len(group.answers); i += sample.Every(4) {
 					w := &group.answers[i]
-					c.checkPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most/race.Every(5)), group.ways...)
+					c.checkPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most/sample.Every(5)), group.ways...)
 				}
 				f.report(t)
 			})
@@ -532,7 +532,7 @@ func TestPrefixes(t *testing.T) {
 func FuzzPrefixes(f *testing.F) {
 	answers := slices.Concat(ownAnswers(f), sloppyAnswers(f), generatedAnswers(f))
 	kinds := wireKinds()
-	for i := 0; i < len(answers); i += race.Every(8) {
+	for i := 0; i < len(answers); i += sample.Every(8) {
 		w := &answers[i]
 		kind := slices.IndexFunc(kinds, func(k wireStream) bool { return k.path == w.path && k.contentType == w.contentType })
 		if kind < 0 {

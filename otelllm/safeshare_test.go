@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -130,7 +130,7 @@ func TestSafeShare(t *testing.T) {
 				for range 2 {
 					w := eagerAnswer(t, &kind, r)
 					text := w.text()
-					for n := r.IntN(race.Every(47)); n <= len(text); n += 1 + len(text)/(400/race.Every(47)) {
+					for n := r.IntN(sample.Every(47)); n <= len(text); n += 1 + len(text)/(400/sample.Every(47)) {
 						for _, end := range eagerEnds {
 							client := executedOf(kind.name, []byte(text[:n]), end.name == endsClean.name)
 							*m = badModel{status: http.StatusOK, contentType: kind.contentType, body: cutBody{left: text[:n], end: end.end}}

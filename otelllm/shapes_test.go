@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/require"
 
@@ -494,9 +494,9 @@ func oddAnswers(tb testing.TB) (all []wireStream) {
 func TestShapes(t *testing.T) {
 	s := shapes{cutter: newCutter(), seen: map[string]bool{}}
 	for _, w := range slices.Concat(ownAnswers(t), oddAnswers(t)) {
-		s.checkAnswer(t, &w, race.Every(28))
+		s.checkAnswer(t, &w, sample.Every(28))
 	}
-	part := 3 * race.Every(16)
+	part := 3 * sample.Every(16)
 	if everyCut() {
 		part = 1
 	}

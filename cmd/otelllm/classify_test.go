@@ -23,7 +23,7 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/input"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/yamltraces"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // runCommand runs a command line.
@@ -185,7 +185,7 @@ func documents(t *testing.T, path string) (list []ptrace.Traces) {
 // and in any order, over several files.
 func TestSameVerdicts(t *testing.T) {
 	for i, rec := range recordings(t) {
-		if i%race.Every(6) != 0 {
+		if i%sample.Every(6) != 0 {
 			continue
 		}
 		t.Run(rec.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/retry"
@@ -34,7 +34,7 @@ func TestKilledSchedules(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no SIGKILL")
 	}
-	schedules := 2_000 / race.Every(100)
+	schedules := 2_000 / sample.Every(100)
 	m := startModel(t)
 	killed, resumed, asked, due := 0, 0, 0, 0
 	for seed := range schedules {

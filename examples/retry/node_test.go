@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/retry"
@@ -256,7 +256,7 @@ func askInGo(t *testing.T, url string, wire llm.Wire) classify.Diagnosis {
 
 // Random schedules of faults, as those of [TestSchedules], for agents in Node.
 func TestNodeSchedules(t *testing.T) {
-	schedules := 1000 / race.Every(40)
+	schedules := 1000 / sample.Every(40)
 	m := startModel(t)
 	var tasks []nodeTask
 	for seed := range schedules {
@@ -336,7 +336,7 @@ func checkSchedules(t *testing.T, m *model, tasks []nodeTask, results []nodeResu
 	assert.Positive(t, asked)
 	assert.Greater(t, completed, len(results)/4)
 	for _, sum := range []*asks{&recorded, &others} {
-		if !race.Enabled { // few schedules may have more
+		if !sample.Only() { // few schedules may have more
 			assert.LessOrEqual(t, float64(sum.asked), 1.05*float64(sum.due+sum.unknown)+1, "questions: %v", sum)
 		}
 	}

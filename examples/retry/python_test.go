@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/test/built"
 	llm "github.com/otelllm/otelllm-go/test/faultyllm"
@@ -92,7 +92,7 @@ func TestPythonVerdictsAreThoseOfGo(t *testing.T) {
 
 // Random schedules of faults, as those of [TestSchedules], for agents in Python.
 func TestPythonSchedules(t *testing.T) {
-	schedules := 1000 / race.Every(40)
+	schedules := 1000 / sample.Every(40)
 	m := startModel(t)
 	var tasks []nodeTask
 	for seed := range schedules {

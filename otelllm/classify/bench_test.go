@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -22,7 +22,7 @@ func TestMemoryOfLongRuns(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			return (after.TotalAlloc - before.TotalAlloc) / uint64(n) //nolint:gosec // positive
 		}
-		short, long := perSpan(1_000), perSpan(8_000/race.Every(4))
+		short, long := perSpan(1_000), perSpan(8_000/sample.Every(4))
 		assert.LessOrEqual(t, long, 2*short, shape.name)
 		assert.LessOrEqual(t, long, uint64(12<<10), shape.name)
 	}

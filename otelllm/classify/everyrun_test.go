@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -75,7 +76,7 @@ func TestEveryRun(t *testing.T) {
 func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
 	var scratch [2]Verdicts
 	const ends = 3 * 3 * 2 * 3
-	n, step := 0, walkStep(269)
+	n, step := 0, sample.Every(269)
 	for second := -1; second < len(shapes)*len(histories); second++ {
 		for _, f := range tools {
 			for end := range ends {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -54,7 +55,9 @@ const numAnswers = int(answerInvalid) + 1
 func TestEveryEnding(t *testing.T) {
 	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
 	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
-	step := walkStep(607)
+	// A sample contains every value of each dimension, and every pair of them: the step is a prime
+	// that divides the size of none.
+	step := sample.Every(607)
 	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * numAnswers * 3 * 3 * 3
 	t.Logf("%d combinations", combinations)
 
@@ -224,7 +227,7 @@ func TestEveryRisk(t *testing.T) {
 }
 
 func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n int) {
-	if step := walkStep(8009); step > 1 {
+	if step := sample.Every(8009); step > 1 {
 		someRisks(t, class, cause, size, n, step)
 		return
 	}

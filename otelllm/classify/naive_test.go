@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -674,10 +674,7 @@ func randomRun(rnd *rand.Rand) *Run {
 
 // TestIndexes compares the answers of the indexes with their definitions.
 func TestIndexes(t *testing.T) {
-	rounds := 10_000 / race.Every(40)
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := 10_000 / sample.Every(40)
 	for seed := range rounds {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 1))
 		run := randomRun(rnd)

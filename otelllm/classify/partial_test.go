@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 
@@ -16,10 +16,7 @@ import (
 // caller does that cannot keep all of a long run. No verdict may be less careful than that
 // on the whole run.
 func TestPartsOfARun(t *testing.T) {
-	rounds := 10_000 / race.Every(20)
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := 10_000 / sample.Every(20)
 	failed := 0
 	for seed := range rounds {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 3)) //nolint:gosec // a test that can be repeated

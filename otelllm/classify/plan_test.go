@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -207,10 +207,7 @@ func TestPlanShowsNoContent(t *testing.T) {
 
 // TestPlanAgreesWithVerdict compares the plans of random runs with their verdicts.
 func TestPlanAgreesWithVerdict(t *testing.T) {
-	rounds := 4_000 / race.Every(10)
-	if testing.Short() {
-		rounds = 1_000
-	}
+	rounds := 4_000 / sample.Every(10)
 	sends := map[semconv.ResumeSend]int{}
 	for seed := range rounds {
 		r := randomRun(rand.New(rand.NewPCG(uint64(seed), 7)))
@@ -328,10 +325,7 @@ func TestCallExecutedWithin(t *testing.T) {
 // them as producers do: with or without their tools, up to the moment at which their process was
 // killed. No plan says that a call never ran that did, or that one ran that did not.
 func TestPlanKnowsWorld(t *testing.T) {
-	rounds := 60_000 / race.Every(30)
-	if testing.Short() {
-		rounds = 6_000
-	}
+	rounds := 60_000 / sample.Every(30)
 	var ran, may, never, again, unasked, safeCalls int
 	for seed := range rounds {
 		w := newWorld(uint64(seed))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -183,10 +183,7 @@ func TestPartialTool(t *testing.T) {
 // TestRandomRunsCoverTheirRequests checks over random runs that a run is never safer to
 // repeat than its requests, or than what their histories show.
 func TestRandomRunsCoverTheirRequests(t *testing.T) {
-	rounds := 20_000 / race.Every(10)
-	if testing.Short() {
-		rounds = 3_000
-	}
+	rounds := 20_000 / sample.Every(10)
 	for seed := range rounds {
 		r := randomRun(rand.New(rand.NewPCG(uint64(seed), 2))) //nolint:gosec // a test that can be repeated
 		v := Judge(r)

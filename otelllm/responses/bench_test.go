@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
@@ -45,7 +46,7 @@ func BenchmarkDelta(b *testing.B) {
 
 // TestMemory checks what an idle connection keeps, between two requests of an agent: no content, and little else.
 func TestMemory(t *testing.T) {
-	if testing.Short() {
+	if sample.Only() {
 		t.Skip("it measures the heap")
 	}
 	with := otelllm.New(otelllm.WithTracerProvider(sdktrace.NewTracerProvider()), otelllm.WithoutInferredRuns())

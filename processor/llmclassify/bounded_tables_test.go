@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/tenant"
@@ -59,7 +59,7 @@ func fillTables(t *testing.T, h *harness.Harness, tenant string, trace *uint64, 
 // Whatever tenants there are, what is kept beside facts takes no more than one alone may use.
 func TestTablesAreBoundedForAllTenants(t *testing.T) {
 	cfg := tenantConfig()
-	part := race.Every(4)
+	part := sample.Every(4)
 	cfg.MaxFactBytes = 4 << 20 / part
 	h := harness.New(t, cfg, nil)
 	size := func() (sum int) {

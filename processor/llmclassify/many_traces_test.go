@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -25,7 +25,7 @@ import (
 // LLMCLASSIFY_MAX_PAUSE (10ms) bounds the latter, and the former where there is no other.
 func TestManyTraces(t *testing.T) {
 	many := 100_000
-	if testing.Short() || race.Enabled {
+	if sample.Only() {
 		many = 5000
 	}
 	cfg := harness.DefaultConfig()

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
@@ -59,7 +59,7 @@ func TestSizing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const perRun, perCall = 5, 50
-			runs := 2000 / race.Every(4)
+			runs := 2000 / sample.Every(4)
 			h := harness.New(t, harness.DefaultConfig(), nil)
 			template := harness.TracesOf(t, tt.span)
 			before := heap()
@@ -93,7 +93,7 @@ func TestSizing(t *testing.T) {
 			held, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().Bytes)/float64(n)/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
-			if !race.Enabled {
+			if !sample.Only() {
 				assert.LessOrEqual(t, tt.least, held+0.05)
 				assert.GreaterOrEqual(t, tt.most, held-0.05)
 				assert.InDelta(t, 2, loose/held, 0.5)
@@ -106,7 +106,7 @@ func TestSizing(t *testing.T) {
 			facts, thought := float64(heap()-before)/float64(n)/1024, float64(h.Load().FactBytes)/float64(n)/1024
 			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
 			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
-			if !race.Enabled {
+			if !sample.Only() {
 				assert.LessOrEqual(t, numbers[4], facts+0.05)
 				assert.GreaterOrEqual(t, numbers[5], facts-0.05)
 			}

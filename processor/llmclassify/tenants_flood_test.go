@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/worker"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -172,7 +172,7 @@ func (s *honestSink) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
 // machine's load: `make endurance` measures the time.
 func TestTenantsBesideAFlood(t *testing.T) {
 	runs := 20
-	if testing.Short() || race.Enabled {
+	if sample.Only() {
 		runs = 4
 	}
 	const (
@@ -259,7 +259,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 	want := play(t, nil)
 	all := floods(t)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
-		if i%race.Every(6) != race.Every(6)-1 {
+		if i%sample.Every(6) != sample.Every(6)-1 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
@@ -127,7 +127,7 @@ func TestTenantsShareMemory(t *testing.T) {
 		require.LessOrEqual(t, h.Load().FactBytes, cfg.MaxFactBytes)
 	}
 	used := func(tenant string) int64 { return h.Tenants.Named(tenant).Used.Load() }
-	for range 2000 / race.Every(2) {
+	for range 2000 / sample.Every(2) {
 		send("flood")
 	}
 	assert.InDelta(t, cfg.MaxHeldBytes*4/5, used("flood"), 5e4)
@@ -140,12 +140,12 @@ func TestTenantsShareMemory(t *testing.T) {
 			require.Equal(t, "flood", v.Str(), "none of the honest one's spans go early")
 		}
 	}
-	for range 2000 / race.Every(2) {
+	for range 2000 / sample.Every(2) {
 		send("flood")
 		send("second flood")
 	}
 	assert.InDelta(t, cfg.MaxHeldBytes*4/9, used("second flood"), 6e4)
-	for range 10_000 / race.Every(5) { // facts of spans that went early
+	for range 10_000 / sample.Every(5) { // facts of spans that went early
 		send("flood")
 	}
 	honest := h.Shards[0].Lane(h.Tenants.Named("honest"))

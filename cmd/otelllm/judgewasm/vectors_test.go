@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/judge"
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -140,7 +140,7 @@ func compiled(t *testing.T) string {
 func answered(t *testing.T) (in, want bytes.Buffer) {
 	t.Helper()
 	n := 10_000
-	if race.Enabled || testing.Short() {
+	if sample.Only() {
 		n = 300
 	}
 	v := vectors{rand.New(rand.NewPCG(41, 2))}

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // flusher is what every compressor is.
@@ -156,7 +156,7 @@ func TestCutWithinEncoding(t *testing.T) {
 	for name := range compressors {
 		pieces := flushed(t, name, events)
 		sent := slices.Concat(pieces...)
-		for cut := 1; cut < len(sent); cut += race.Every(7) {
+		for cut := 1; cut < len(sent); cut += sample.Every(7) {
 			d := NewDecompressor(headerOf(name))
 			got := ""
 			plain := func(p []byte) { got += string(p) }
@@ -263,14 +263,14 @@ func TestTooManyWindows(t *testing.T) {
 // TestResponseBombs checks that what one response decodes to is bounded, and the memory that this
 // takes.
 func TestResponseBombs(t *testing.T) {
-	maxMiB := uint64(40 * race.Every(64))
+	maxMiB := uint64(40 * sample.Every(64))
 	for name := range compressors {
-		if name == "gzip stored" || race.Enabled && name != "gzip" && name != "zstd" {
+		if name == "gzip stored" || sample.Only() && name != "gzip" && name != "zstd" {
 			continue // it is no smaller; or it takes long
 		}
 		var bomb bytes.Buffer
 		w := compressors[name](&bomb)
-		_, err := io.Copy(w, zeros(256<<20/int64(race.Every(8))))
+		_, err := io.Copy(w, zeros(256<<20/int64(sample.Every(8))))
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
 		var before, after runtime.MemStats

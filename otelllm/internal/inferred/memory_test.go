@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
@@ -116,7 +116,7 @@ func TestMemory(t *testing.T) {
 		{"many calls", 4 << 20, 120, []int{1, 3, 10}, 20, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if (testing.Short() || race.Enabled) && len(tt.steps) > 1 {
+			if sample.Only() && len(tt.steps) > 1 {
 				t.Skip("takes seconds")
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -78,7 +78,7 @@ func TestMemory(t *testing.T) {
 		{"sixty calls", 3000, 1, 60, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if (testing.Short() || race.Enabled) && tt.requests > 1 {
+			if sample.Only() && tt.requests > 1 {
 				t.Skip("takes seconds")
 			}
 			var items []any
@@ -230,10 +230,7 @@ func TestKeep(t *testing.T) {
 
 // Whatever comes, the bounds hold.
 func TestHostile(t *testing.T) {
-	n := 200_000 / race.Every(20)
-	if testing.Short() {
-		n = 30_000
-	}
+	n := 200_000 / sample.Every(20)
 	var long []any
 	for i := range 10_000 {
 		id := fmt.Sprintf("call_%d", i)

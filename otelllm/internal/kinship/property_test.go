@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -325,10 +325,7 @@ func (w *world) step(ids func() idStyle) {
 // No request is ever joined to the run of another agent, or to another task, whatever they
 // have in common. Those of agents whose ids tell them apart are joined to their own.
 func TestNeverAWrongJoin(t *testing.T) {
-	seeds := uint64(400 / race.Every(40)) //nolint:gosec // positive
-	if testing.Short() {
-		seeds = 60
-	}
+	seeds := uint64(400 / sample.Every(40)) //nolint:gosec // positive
 	sent, joinable, joined := 0, 0, 0
 	for seed := range seeds {
 		w := newWorld(t, seed, DefaultConfig())
@@ -346,10 +343,7 @@ func TestNeverAWrongJoin(t *testing.T) {
 // TestNeverAWrongJoinInFull is TestNeverAWrongJoin of agents whose histories the server keeps and loses, with
 // forks that say the same things in one session.
 func TestNeverAWrongJoinInFull(t *testing.T) {
-	seeds := uint64(400 / race.Every(40)) //nolint:gosec // positive
-	if testing.Short() {
-		seeds = 60
-	}
+	seeds := uint64(400 / sample.Every(40)) //nolint:gosec // positive
 	repeated, joined := 0, 0
 	for seed := range seeds {
 		w := newWorld(t, seed, DefaultConfig())

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -244,10 +245,7 @@ func TestRecordedAgents(t *testing.T) {
 			}
 		}
 	}
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 5
-	}
+	seeds := uint64(60 / sample.Every(12)) //nolint:gosec // positive
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var all []*replayed

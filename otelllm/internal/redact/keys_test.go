@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // sets are the sets of characters of testdata/keys.txt.
@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 			least = 0.85 // without a prefix only its randomness shows it
 		}
 		for name, field := range fields {
-			n := 100 / race.Every(5)
+			n := 100 / sample.Every(5)
 			found := 0
 			for range n {
 				key := keyOf(r, pattern)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -93,7 +93,7 @@ func runDecodeTests(t *testing.T, p Protocol, tests []decodeTest) {
 			assert.Equal(t, want, parsed(p, ct, tt.body), "with every payload parsed")
 			assert.Equal(t, want, decode(p, ct, tt.body, everyByte(tt.body)...), "byte by byte")
 			r := rand.New(rand.NewPCG(1, uint64(len(tt.body))))
-			for range 20 / race.Every(10) {
+			for range 20 / sample.Every(10) {
 				cuts := randomCuts(r, len(tt.body))
 				if !assert.Equal(t, want, decode(p, ct, tt.body, cuts...), "cut at %v", cuts) {
 					return

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -123,7 +123,7 @@ func testFolder(t *testing.T, folder string) int {
 	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	require.NoError(t, err)
 	for n, file := range files {
-		if n%race.Every(4) != 0 {
+		if n%sample.Every(4) != 0 {
 			continue
 		}
 		lines, err := os.ReadFile(file)
@@ -258,7 +258,7 @@ func TestFastPath(t *testing.T) {
 func checkFastPath(t *testing.T, r *rand.Rand, rec recording) (learned int) {
 	t.Helper()
 	ct := contentTypeOf(rec.protocol)
-	for range 20 / race.Every(5) {
+	for range 20 / sample.Every(5) {
 		fast, slow := rec.protocol.NewDecoder(ct), newParser(rec.protocol, ct)
 		few := 1 + r.IntN(len(rec.events)) // the fewer kinds, the more often each is repeated
 		for range 100 {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // A megabyte of braces costs memory and time in proportion to its size, wherever it is: as the value
 // of a member, in the input of a call, or as nothing at all.
 func TestMegabyteOfBraces(t *testing.T) {
-	if testing.Short() {
+	if sample.Only() {
 		t.Skip("seconds")
 	}
 	const megabyte = 1 << 20
@@ -48,7 +48,7 @@ func TestMegabyteOfBraces(t *testing.T) {
 		assert.Less(t, took, 5*time.Second, what) // a quadratic reader takes minutes
 	}
 	for i, k := range requestKinds {
-		if i%race.Every(24) != 0 {
+		if i%sample.Every(24) != 0 {
 			continue
 		}
 		for name, braces := range bodies {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
@@ -275,7 +275,7 @@ func TestManyMembers(t *testing.T) {
 		for _, value := range []string{`"x"`, `{}`, strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50)} {
 			var b strings.Builder
 			b.WriteString(k.body)
-			for i := range 10_000 / race.Every(20) {
+			for i := range 10_000 / sample.Every(20) {
 				fmt.Fprintf(&b, `,"m%d":%s`, i, value)
 			}
 			body := []byte(b.String() + "}")

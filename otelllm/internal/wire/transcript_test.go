@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -380,10 +380,7 @@ func (g bodyMaker) writeTo(b *bytes.Buffer, v any, name string) {
 // Whatever a request has, its transcript has the same as the decoded body, however it is
 // written, and different requests have different hashes.
 func TestTranscriptOfGeneratedBodies(t *testing.T) {
-	n := 2000 / race.Every(20)
-	if testing.Short() {
-		n = 300
-	}
+	n := 2000 / sample.Every(20)
 	for _, protocol := range transcriptProtocols {
 		t.Run(protocol, func(t *testing.T) {
 			g := bodyMaker{Rand: rand.New(rand.NewPCG(1, 1))}

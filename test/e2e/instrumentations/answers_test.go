@@ -23,7 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
 	"github.com/otelllm/otelllm-go/test/built"
@@ -66,7 +66,7 @@ func TestErrorsInPython(t *testing.T) {
 func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
 	all := slices.Concat(catalogueAnswers(t), otherAnswers(), periodAnswers(t), quotingAnswers())
 	var answers []answer
-	for i := 0; i < len(all); i += race.Every(5) {
+	for i := 0; i < len(all); i += sample.Every(5) {
 		answers = append(answers, all[i])
 	}
 	file := filepath.Join(t.TempDir(), "answers.json")
@@ -101,7 +101,7 @@ func compareAnswers(t *testing.T, command func(file string) *exec.Cmd) {
 		errors++
 		assert.Equal(t, want, got, "%s: %s", answers[i].name, answers[i].Body)
 	}
-	assert.Greater(t, errors, 1500/race.Every(5))
+	assert.Greater(t, errors, 1500/sample.Every(5))
 	t.Logf("%d answers, %d of them errors", len(answers), errors)
 }
 

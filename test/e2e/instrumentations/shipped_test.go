@@ -170,13 +170,13 @@ func startPrometheus(t *testing.T, s *shipped) *prometheus {
 	return p
 }
 
-type sample struct {
+type point struct {
 	labels map[string]string
 	value  float64
 }
 
 // query returns the samples of an instant query.
-func (p *prometheus) query(t require.TestingT, expr string) []sample {
+func (p *prometheus) query(t require.TestingT, expr string) []point {
 	var data struct {
 		Result []struct {
 			Metric map[string]string
@@ -184,12 +184,12 @@ func (p *prometheus) query(t require.TestingT, expr string) []sample {
 		}
 	}
 	p.get(t, "query?"+url.Values{"query": {expr}}.Encode(), &data)
-	var samples []sample
+	var samples []point
 	for _, r := range data.Result {
 		text, _ := r.Value[1].(string)
 		value, err := strconv.ParseFloat(text, 64)
 		require.NoError(t, err)
-		samples = append(samples, sample{r.Metric, value})
+		samples = append(samples, point{r.Metric, value})
 	}
 	return samples
 }

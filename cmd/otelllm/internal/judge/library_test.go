@@ -23,7 +23,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/manual"
@@ -283,7 +283,7 @@ func (p *program) end(r *agentRun, err error) map[string]any {
 func TestSameAsTheLibrary(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	verdicts := map[semconv.RetrySafety]int{}
-	for seed := range uint64(200 / race.Every(5)) { //nolint:gosec // positive
+	for seed := range uint64(200 / sample.Every(5)) { //nolint:gosec // positive
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 		p := &program{t: t, rand: rand.New(rand.NewPCG(seed, 1)), judge: New(Options{})}
 		otel.SetTracerProvider(provider)
@@ -316,7 +316,7 @@ func TestSameAsTheLibrary(t *testing.T) {
 		spans.Reset()
 	}
 	t.Log(verdicts)
-	if !race.Enabled { // few runs may have fewer
+	if !sample.Only() { // few runs may have fewer
 		assert.Len(t, verdicts, 4, "every level, and no failure")
 	}
 }

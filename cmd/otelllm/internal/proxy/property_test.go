@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // script is what an upstream does: it reads the frames of a client, if any, sends pieces,
@@ -131,10 +133,7 @@ func (s *script) play(t *testing.T, p *peer, kind string) {
 // Random streams, in random pieces and cut at random points, are the same with the proxy as
 // without it: the bytes, and how they end.
 func TestStreamsAsDirect(t *testing.T) {
-	cases := 1000
-	if testing.Short() {
-		cases = 100
-	}
+	cases := 1000 / sample.Every(10)
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	type run struct {

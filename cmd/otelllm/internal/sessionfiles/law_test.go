@@ -10,7 +10,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -103,7 +103,7 @@ func allCases(tb testing.TB) []sessionCase {
 // detector.
 func TestCutAtEveryByte(t *testing.T) {
 	step := 1
-	if testing.Short() || race.Enabled {
+	if sample.Only() {
 		step = 61
 	}
 	for _, c := range allCases(t) {
@@ -228,8 +228,8 @@ func TestCanaries(t *testing.T) {
 				}
 			}
 			check(c.raw)
-			step := race.Every(28)
-			if testing.Short() || c.made {
+			step := sample.Every(28)
+			if c.made {
 				step = max(step, 7)
 			}
 			n := 0

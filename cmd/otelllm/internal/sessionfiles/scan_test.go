@@ -20,7 +20,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/event"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/sessionfiles/turns"
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // goldenSession returns a session of testdata.
@@ -270,7 +270,7 @@ func manySessions(tb testing.TB, n int) (files []File) {
 
 // TestManySessions reads 1,000 sessions with 1 GB in at most 200 MB.
 func TestManySessions(t *testing.T) {
-	if testing.Short() || race.Enabled {
+	if sample.Only() {
 		t.Skip("it writes and reads 1 GB")
 	}
 	const n = 1000

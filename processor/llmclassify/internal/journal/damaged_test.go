@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 // listing is a memory that can list what it has, as file_storage can.
@@ -84,7 +84,7 @@ func small(t *testing.T) (*memory, taken) {
 // damages are each byte of a value changed, and the value cut at each byte; of a large one,
 // at some of them.
 func damages(value []byte, yield func(what string, damaged []byte)) {
-	for i := 0; i < len(value); i += 1 + len(value)*race.Every(15)/300 {
+	for i := 0; i < len(value); i += 1 + len(value)*sample.Every(15)/300 {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			damaged := slices.Clone(value)
 			damaged[i] ^= flip
@@ -158,7 +158,7 @@ func TestAsideStays(t *testing.T) {
 // A range that is too wide to look for each number of it is looked for at both ends; what
 // is left out is said.
 func TestWideBounds(t *testing.T) {
-	if race.Enabled {
+	if sample.Only() {
 		t.Skip("a million reads in one goroutine: a case of make test-full")
 	}
 	whole := encoded(t, t0, nil, tracesOf("1"))

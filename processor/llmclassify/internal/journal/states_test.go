@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 )
 
 var errUnsure = errors.New("the connection broke")
@@ -41,7 +41,7 @@ func (u *unsure) Batch(ctx context.Context, ops ...*storage.Operation) error {
 // Whatever fails, and whenever the process is killed: a span that is not done comes again, as one that was sent only if it was,
 // and once all are done and that was written, nothing is left.
 func TestStatesWhateverFails(t *testing.T) {
-	for seed := range uint64(3 / race.Every(3)) {
+	for seed := range uint64(3 / sample.Every(3)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		u := &unsure{memory: newMemory()}
 		want := map[string]state{} // by the name of a span that was acknowledged

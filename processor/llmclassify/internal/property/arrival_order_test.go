@@ -24,7 +24,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
@@ -38,7 +38,7 @@ import (
 // calls that bring them, on what else is in those, and on the number of shards.
 
 var (
-	orderings = flag.Int("orders", 2/race.Every(2), "how many orders TestOrder and its like play of each trace")
+	orderings = flag.Int("orders", 0, "how many orders TestOrder and its like play of each trace; 0 for 2, and 1 of a sample")
 	orderSeed = flag.Uint64("order-seed", 0, "the first seed of TestOrder")
 )
 
@@ -353,11 +353,11 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 		require.NoError(t, err)
 		list = append(list, recordedTracesOf(filepath.Base(path), td)...)
 	}
-	for seed := range uint64(12 / race.Every(6)) {
+	for seed := range uint64(12 / sample.Every(6)) {
 		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), harness.TracesOf(t, makeTree(seed).spans...))...)
 		list[len(list)-1].made = true
 	}
-	for seed := range uint64(12 / race.Every(6)) {
+	for seed := range uint64(12 / sample.Every(6)) {
 		list = append(list, recordedTracesOf(fmt.Sprint("uncounted_", seed), harness.TracesOf(t, uncountedTrace(seed)...))...)
 		list[len(list)-1].uncounted = true
 	}
@@ -372,9 +372,9 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 	return list
 }
 
-// sampled is one path in ten with the race detector, and all of them without it.
+// sampled is one path in ten where a sample is checked, and all of them otherwise.
 func sampled(paths []string) (some []string) {
-	for i := 0; i < len(paths); i += race.Every(10) {
+	for i := 0; i < len(paths); i += sample.Every(10) {
 		some = append(some, paths[i])
 	}
 	return some
@@ -712,7 +712,7 @@ func TestOrder(t *testing.T) {
 	strict, careful := 0, 0
 	for i := range all {
 		t.Run(all[i].name, func(t *testing.T) {
-			for n := range *orderings {
+			for n := range cmp.Or(*orderings, 2/sample.Every(2)) {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
 				g := seedOf(all[i].name, seed)
 				r := all[i].changed(g)
@@ -765,7 +765,7 @@ func TestOrderInParts(t *testing.T) {
 	all := recordedTraces(t)
 	for i := range all {
 		t.Run(all[i].name, func(t *testing.T) {
-			for n := range *orderings {
+			for n := range cmp.Or(*orderings, 2/sample.Every(2)) {
 				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
 				g := seedOf(all[i].name, seed)
 				r := all[i].changed(g)

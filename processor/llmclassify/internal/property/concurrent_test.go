@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
@@ -91,7 +91,7 @@ func TestConcurrent(t *testing.T) {
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
 
 			const senders = 8
-			runs := 40 / race.Every(2)
+			runs := 40 / sample.Every(2)
 			var sending sync.WaitGroup
 			sent := make([]map[harness.SpanKey]int, senders)
 			for sender := range senders {

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
@@ -356,11 +356,11 @@ func describe(spans []harness.Span) string {
 // and no inferred run beneath an LLM span has one. With the spans of a gateway, the same
 // runs are judged as without, no less carefully.
 func TestGeneratedTrees(t *testing.T) {
-	for seed := range uint64(40 / race.Every(8)) {
+	for seed := range uint64(40 / sample.Every(8)) {
 		checkTree(t, seed)
 	}
 	for i, seed := range []uint64{89, 107, 149, 225, 227, 261, 265, 290, 441, 506, 570, 597, 857, 896} { // some have failed
-		if i%race.Every(4) == 0 {
+		if i%sample.Every(4) == 0 {
 			checkTree(t, seed)
 		}
 	}

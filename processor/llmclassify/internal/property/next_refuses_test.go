@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/forward"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
@@ -222,7 +222,7 @@ func TestRunForwardedBeforeARestartIsJudged(t *testing.T) {
 
 // Restarts while nothing is on its way: each span goes out once, each run is judged once, and none is safer than without.
 func TestRestartsBetweenCalls(t *testing.T) {
-	for seed := range uint64(200 / race.Every(10)) {
+	for seed := range uint64(200 / sample.Every(10)) {
 		flaky, tiny := seed%4 == 1, seed%4 == 2 || seed%8 == 5
 		type act struct {
 			specs []harness.Span

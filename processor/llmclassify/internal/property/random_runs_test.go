@@ -1,6 +1,7 @@
 package property
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,14 +16,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 var (
-	trees    = flag.Int("trees", 3000/race.Every(20), "how many trees TestSafeRunsOfRandomTrees makes")
+	trees    = flag.Int("trees", 0, "how many trees TestSafeRunsOfRandomTrees makes; 0 for 3000, and 150 of a sample")
 	treeSeed = flag.Uint64("tree-seed", 0, "the seed of the first tree")
 )
 
@@ -386,18 +387,18 @@ func (g *runTree) forgetOthers(known map[int]bool, verdicts []treeVerdict, comes
 // where processes are killed. A request that comes later corrects it, if what is between them was
 // here and no process is killed. The tree knows what is within what.
 func TestSafeRunsOfRandomTrees(t *testing.T) {
-	judged := 0
-	for seed := range uint64(*trees) { //nolint:gosec // not negative
+	judged, n := 0, cmp.Or(*trees, 3000/sample.Every(20))
+	for seed := range uint64(n) { //nolint:gosec // not negative
 		judged += judgeTree(t, *treeSeed+seed)
 	}
-	require.Greater(t, judged, *trees/2, "runs that are safe to repeat")
+	require.Greater(t, judged, n/2, "runs that are safe to repeat")
 }
 
 // Of the runs that are truly safe to repeat nine of ten are called so, where all spans come in the end: in any
 // order, and in calls with pauses between them.
 func TestMostSafeRunsAreCalledSafe(t *testing.T) {
 	truly, called := 0, 0
-	for seed := range uint64(1000 / race.Every(20)) {
+	for seed := range uint64(1000 / sample.Every(20)) {
 		t.Run("seed "+strconv.FormatUint(seed, 10), func(t *testing.T) { // what it takes goes with it
 			g := newRunTree(seed)
 			for i := range g.spans {

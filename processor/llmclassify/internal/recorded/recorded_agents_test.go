@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -145,7 +145,7 @@ func TestRecordedAgents(t *testing.T) {
 	}
 	counts := map[score]int{}
 	for i, path := range paths {
-		if i%race.Every(4) != 0 {
+		if i%sample.Every(4) != 0 {
 			continue
 		}
 		agent, name := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".traces.jsonl.gz")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
@@ -413,10 +414,7 @@ func tiny(seed uint64, r *rand.Rand) Limits {
 // Whatever comes in whatever order, every span is released once, nothing is held
 // for longer than it may be, no run is judged twice, and nothing is left over.
 func TestEverySpanOnce(t *testing.T) {
-	seeds := uint64(60)
-	if testing.Short() {
-		seeds = 12
-	}
+	seeds := uint64(60 / sample.Every(5)) //nolint:gosec // positive
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
 		cfg := config()

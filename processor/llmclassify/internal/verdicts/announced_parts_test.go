@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -304,7 +304,7 @@ func TestLateCorrectionOfTheRunsAround(t *testing.T) {
 func TestFalseAnnouncementIsNeverSafer(t *testing.T) {
 	effects := semconv.ToolEffectValues()
 	late, raised := 0, 0
-	for seed := range uint64(1000 / race.Every(5)) {
+	for seed := range uint64(1000 / sample.Every(5)) {
 		g := rand.New(rand.NewPCG(seed, 7))
 		var parts []harness.Span
 		requests, tools := 1+g.IntN(3), g.IntN(3)
@@ -359,6 +359,6 @@ func TestFalseAnnouncementIsNeverSafer(t *testing.T) {
 			}
 		}
 	}
-	assert.Greater(t, late, 200/race.Every(5))
-	assert.Greater(t, raised, 5/race.Every(5))
+	assert.Greater(t, late, 200/sample.Every(5))
+	assert.Greater(t, raised, 5/sample.Every(5))
 }

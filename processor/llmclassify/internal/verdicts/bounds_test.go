@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -41,7 +41,7 @@ func TestDeepChain(t *testing.T) {
 	}
 	for name, spec := range between {
 		depths := []int{10, 60, 120, 126, 130, 300, 1000}
-		for _, depth := range depths[:len(depths)+1-race.Every(2)] { // without the deepest
+		for _, depth := range depths[:len(depths)+1-sample.Every(2)] { // without the deepest
 			chain, text, run := harness.NewForest(t), harness.NewForest(t), harness.NewForest(t)
 			above := chain.AddChain(spec, depth, harness.SpanID(1), 0, 1)
 			text.Add(harness.ShownText(3, 0), harness.SpanID(3), above, 0.3, 0.5)

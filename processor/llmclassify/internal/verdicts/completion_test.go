@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -260,7 +260,7 @@ func orders(n int) (list [][]int) {
 	for i := 2; i <= n; i++ {
 		all *= i
 	}
-	if most := 120 / race.Every(10); all > most {
+	if most := 120 / sample.Every(10); all > most {
 		step = all/most + 1 | 1
 	}
 	for nth := 0; nth < all; nth += step {

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
@@ -144,7 +144,7 @@ func TestForgedVerdictsChangeNothing(t *testing.T) {
 			other := harness.TracesOf(t, harness.OtherSpan(101, 0, 0, 1), harness.HTTPClient(102, 2, 0, 1), harness.Span{ID: 103, Name: semconv.SpanRunAbandoned}, harness.AgentSpan(0, 0, 0, 1))
 			calls := append(harness.SplitTraces(td, 1+n%3), other)
 			want := writtenFor(t, withIncoming(verdicts), calls)
-			for seed := range uint64(5 / race.Every(5)) {
+			for seed := range uint64(5 / sample.Every(5)) {
 				f := forger{rand.New(rand.NewPCG(seed, uint64(n)))}
 				var forged []ptrace.Traces
 				for _, call := range calls {

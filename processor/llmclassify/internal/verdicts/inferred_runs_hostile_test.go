@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -48,7 +48,7 @@ func TestInferredRunsThatAreEachOthersParents(t *testing.T) {
 // Many spans of one session, or with one response, in one trace do not take more time than
 // many others.
 func TestManyOfOneSessionOrResponse(t *testing.T) {
-	n := 20_000 / race.Every(5)
+	n := 20_000 / sample.Every(5)
 	spanOf := func(i int) (id pcommon.SpanID) { binary.BigEndian.PutUint64(id[:], uint64(i)+1); return id }
 	for name, make := range map[string]func(i int) harness.Span{
 		"session": func(i int) harness.Span {
@@ -69,8 +69,8 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.Pass(t, harness.MaxHold)
 		h.Pass(t, 2*harness.RunTimeout)
-		h.Pass(t, time.Second)                 // a large trace goes in several parts
-		if !testing.Short() && !race.Enabled { // the race detector takes its time
+		h.Pass(t, time.Second) // a large trace goes in several parts
+		if !sample.Only() {    // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
 		}
 		assert.Equal(t, telemetry.Load{}, h.Load(), name)

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/harness"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/telemetry"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/trace"
@@ -397,11 +397,11 @@ func TestManyRunsBeneathARoot(t *testing.T) {
 		h.Pass(t, harness.MaxHold)
 		return harness.Verdicts(h.Out())[1]
 	}
-	for _, counted := range []bool{false, true}[:2/race.Every(2)] {
+	for _, counted := range []bool{false, true}[:2/sample.Every(2)] {
 		const start, forgotten = 100, 100 + trace.MaxPastRuns
 		assert.Equal(t, harness.Safe, play(t, counted, start+2*trace.MaxPastRuns, start).Safety, "it began after all of them, counted %v", counted)
 		assert.Equal(t, harness.Safe, play(t, counted, forgotten+11, start).Safety, "it is beside those that are kept, counted %v", counted)
-		for _, began := range []float64{forgotten + 5, forgotten - 5, start - 5, 0}[:4/race.Every(2)] {
+		for _, began := range []float64{forgotten + 5, forgotten - 5, start - 5, 0}[:4/sample.Every(2)] {
 			v := play(t, counted, began, start)
 			assert.Equal(t, harness.Confirm, v.Safety, "it began at %v, counted %v", began, counted)
 			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.Reason)

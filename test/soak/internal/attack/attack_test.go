@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/internal/race"
+	"github.com/otelllm/otelllm-go/internal/sample"
 	"github.com/otelllm/otelllm-go/semconv"
 	"github.com/otelllm/otelllm-go/test/soak/internal/ledger"
 )
@@ -18,7 +18,7 @@ import (
 func TestWays(t *testing.T) {
 	names := make(map[string]bool)
 	for i, w := range Ways() {
-		if i%race.Every(4) != 0 {
+		if i%sample.Every(4) != 0 {
 			continue
 		}
 		t.Run(w.Name, func(t *testing.T) {
