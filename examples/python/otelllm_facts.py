@@ -2789,8 +2789,9 @@ def _transport_of(error, r):
             return {'watchdog': 'idle', 'limit': r.timeout}
         if name == 'ServerTimeoutError':
             return {'cause': 'header_timeout', 'stage': 'headers'} if r.connected else {'cause': 'connect_timeout', 'stage': 'connect'}
-        if r.total and type(e) in _TIMEOUTS:  # aiohttp's own timer, 300 s by default
-            return {'watchdog': 'total', 'limit': float(r.total) if r.total is not True and r.ended >= r.total else None}
+        if r.total and type(e) in _TIMEOUTS:
+            # aiohttp's own timer, 300 s by default, or a shorter one of the program. Its own begins before the first hook.
+            return {'watchdog': 'total', 'limit': float(r.total) if r.total is not True and r.ended >= 0.9 * r.total else None}
         if name == 'RemoteProtocolError':
             said = str(e)  # matched as a whole, and not recorded
             if not r.status:

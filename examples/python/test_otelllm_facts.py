@@ -760,18 +760,18 @@ class Aiohttp(Case):
                 self.end_headers()
                 self.wfile.write(chunk({'content': 'x'}))
                 self.wfile.flush()
-                time.sleep(2)
+                time.sleep(3)
 
             def log_message(self, *_):
                 pass
 
         async def main(url):
-            async with aiohttp.ClientSession(trace_configs=[facts.trace_config()], timeout=aiohttp.ClientTimeout(total=0.3)) as session:
+            async with aiohttp.ClientSession(trace_configs=[facts.trace_config()], timeout=aiohttp.ClientTimeout(total=1)) as session:
                 async with session.post(url + '/v1/chat/completions', json=ask()) as response:
                     await response.read()
         with Server(None, Stall) as server, self.assertRaises(asyncio.TimeoutError):
             asyncio.run(main(server.url))
-        self.assertEqual((self.one()['llm.stream.end'], self.one()['llm.watchdog.kind'], self.one()['llm.watchdog.limit']), ('watchdog', 'total', 0.3))
+        self.assertEqual((self.one()['llm.stream.end'], self.one()['llm.watchdog.kind'], self.one()['llm.watchdog.limit']), ('watchdog', 'total', 1))
 
 
 class Sending(unittest.TestCase):
