@@ -40,15 +40,15 @@ func kindOf(stream bool) string {
 }
 
 func processorTime(b *testing.B, connections int, stream bool) {
-	up := upstream(b)
-	variants := []*process{plain(b, up), program(b, up)}
+	up := upstream(b, overHTTP1)
+	variants := []*process{plain(b, overHTTP1, up), program(b, overHTTP1, up)}
 	var list [2][]*client
 	n := max(*requests, connections)
 	if stream {
 		n = max(n/4, connections)
 	}
 	for i, p := range variants {
-		list[i] = clients(b, p.addr, connections, stream, (*client).ask)
+		list[i] = clients(b, p.addr, connections, stream)
 		askAll(b, list[i], n/4) // warms up
 	}
 	var each [2][]time.Duration
@@ -86,12 +86,12 @@ func BenchmarkLatency(b *testing.B) {
 }
 
 func latency(b *testing.B, rate int) {
-	up := upstream(b)
-	variants := []*process{plain(b, up), program(b, up)}
+	up := upstream(b, overHTTP1)
+	variants := []*process{plain(b, overHTTP1, up), program(b, overHTTP1, up)}
 	var took, tail [2][]time.Duration
 	var list [2][]*client
 	for i, p := range variants {
-		list[i] = clients(b, p.addr, 16, false, (*client).ask)
+		list[i] = clients(b, p.addr, 16, false)
 		askAt(b, list[i], rate, rate) // warms up
 	}
 	for round := range *rounds {
@@ -114,11 +114,11 @@ func latency(b *testing.B, rate int) {
 // BenchmarkMemory measures what each process has in memory after many requests.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
-		up := upstream(b)
-		variants := []*process{plain(b, up), program(b, up)}
+		up := upstream(b, overHTTP1)
+		variants := []*process{plain(b, overHTTP1, up), program(b, overHTTP1, up)}
 		b.ReportMetric(0, "ns/op")
 		for i, name := range []string{"plain", "otelllm"} {
-			askAll(b, clients(b, variants[i].addr, 16, false, (*client).ask), *many)
+			askAll(b, clients(b, variants[i].addr, 16, false), *many)
 			b.ReportMetric(variants[i].residentMiB(b, "VmRSS"), "MiB-"+name)
 			b.ReportMetric(variants[i].residentMiB(b, "VmHWM"), "MiB-most-"+name)
 		}
@@ -126,22 +126,39 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // BenchmarkOpenStreams measures what each process has in memory while 10,000 streams are open, or as
-// many as there may be files, each after its first event.
+// many as there may be files, each after its first event. Each has a connection of its own, the most
+// that it can take, or shares it with others.
 func BenchmarkOpenStreams(b *testing.B) {
-	streams := most()
-	for b.Loop() {
-		up := upstream(b)
-		variants := []*process{plain(b, up), program(b, up)}
-		b.ReportMetric(0, "ns/op")
-		for i, name := range []string{"plain", "otelllm"} {
-			list := clients(b, variants[i].addr, streams, true, (*client).hold)
-			b.ReportMetric(variants[i].residentMiB(b, "VmHWM"), "MiB-"+name)
-			for _, c := range list { // the upstream has no more files than one proxy
-				_ = c.conn.Close()
+	for _, v := range []struct {
+		name         string
+		client, to   wire
+		onConnection int
+	}{
+		{"HTTP1", overHTTP1, overHTTP1, 1},
+		{"HTTP1-to-TLS", overHTTP1, overTLS, 1},
+		{"HTTP1-to-HTTP2", overHTTP1, overHTTP2, 1},
+		{"TLS", overTLS, overTLS, 1},
+		{"HTTP2", overHTTP2, overHTTP2, 1},
+		{"HTTP2-shared", overHTTP2, overHTTP2, 100},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			for b.Loop() {
+				up := upstream(b, v.to)
+				openStreams(b, []*process{plain(b, v.client, up), program(b, v.client, up)}, v.onConnection)
 			}
-		}
-		b.ReportMetric(float64(streams), "streams")
+		})
 	}
+}
+
+func openStreams(b *testing.B, variants []*process, onConnection int) {
+	streams := most()
+	b.ReportMetric(0, "ns/op")
+	for i, name := range []string{"plain", "otelllm"} {
+		end := hold(b, variants[i], streams, onConnection)
+		b.ReportMetric(variants[i].residentMiB(b, "VmHWM"), "MiB-"+name)
+		end() // the upstream has no more files than one proxy
+	}
+	b.ReportMetric(float64(streams), "streams")
 }
 
 func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -73,17 +75,22 @@ func connect(tb testing.TB, addr string, stream bool) *client {
 }
 
 // send sends one request, as an agent does: with instructions, and a task.
-func (c *client) send(header string) error {
-	body := `{"model":"gpt-5.1","stream":` + strconv.FormatBool(c.stream) + `,"messages":[{"role":"system","content":"` +
-		strings.Repeat("instructions ", 60) + `"},{"role":"user","content":"task ` + strconv.FormatInt(asked.Add(1), 10) + `"}]}`
-	_, err := fmt.Fprintf(c.conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
-		c.addr, header, len(body), body)
+func (c *client) send() error {
+	body := task(c.stream)
+	_, err := fmt.Fprintf(c.conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		c.addr, len(body), body)
 	return err
+}
+
+// task is the body of a request for a task that was not asked for before.
+func task(stream bool) string {
+	return `{"model":"gpt-5.1","stream":` + strconv.FormatBool(stream) + `,"messages":[{"role":"system","content":"` +
+		strings.Repeat("instructions ", 60) + `"},{"role":"user","content":"task ` + strconv.FormatInt(asked.Add(1), 10) + `"}]}`
 }
 
 // ask sends one request and reads its answer.
 func (c *client) ask() error {
-	if err := c.send(""); err != nil {
+	if err := c.send(); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(c.reader, nil)
@@ -97,9 +104,8 @@ func (c *client) ask() error {
 	return err
 }
 
-// clients are connections that stay open. Each has begun at once, as a client does: with what
-// begin makes it do.
-func clients(b *testing.B, addr string, n int, stream bool, begin func(*client) error) []*client {
+// clients are connections that stay open. Each has asked once.
+func clients(b *testing.B, addr string, n int, stream bool) []*client {
 	b.Helper()
 	var list []*client
 	b.Cleanup(func() {
@@ -110,18 +116,44 @@ func clients(b *testing.B, addr string, n int, stream bool, begin func(*client) 
 	for range n {
 		c := connect(b, addr, stream)
 		list = append(list, c)
-		require.NoError(b, begin(c))
+		require.NoError(b, c.ask())
 	}
 	return list
 }
 
-// hold begins a stream that stays open, and reads its first event.
-func (c *client) hold() error {
-	err := c.send("X-Hold: 1\r\n")
-	for line := ""; err == nil && line != "\n"; { // the end of the first event
-		line, err = c.reader.ReadString('\n')
+// hold opens streams that stay open, some on each connection, reads the first event of each, and returns
+// what ends them all.
+func hold(b *testing.B, p *process, streams, onConnection int) (end func()) {
+	b.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate(b)[certFile])
+	transport := &http.Transport{
+		Protocols: p.wire.protocols(), DisableCompression: true, ReadBufferSize: 2 << 10, WriteBufferSize: 2 << 10,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}
-	return err
+	var conns []*http.ClientConn
+	end = sync.OnceFunc(func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	b.Cleanup(end)
+	for i := range streams {
+		if i%onConnection == 0 {
+			c, err := transport.NewClientConn(b.Context(), p.wire.scheme(), p.addr)
+			require.NoError(b, err)
+			conns = append(conns, c)
+		}
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, p.url()+"/v1/chat/completions", strings.NewReader(task(true)))
+		require.NoError(b, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Hold", "1")
+		resp, err := conns[len(conns)-1].RoundTrip(req)
+		require.NoError(b, err)
+		_, err = io.ReadFull(resp.Body, make([]byte, len(events[0])))
+		require.NoError(b, err) // the connection's end closes the body
+	}
+	return end
 }
 
 // askAll makes the clients ask n times in all, as fast as they can.

@@ -22,6 +22,9 @@ type connector struct {
 
 const (
 	connectLimit = 30 * time.Second // for a connection, and for its TLS handshake
+	// connBuffer is the size of the buffers of a connection, half of net/http's: there are as many connections as streams.
+	// Headers and a short body fit in, and what is longer goes past them.
+	connBuffer = 2 << 10
 	// maxInformational bounds the informational responses before a response.
 	maxInformational = 1000
 )
@@ -39,6 +42,7 @@ func newConnector(t *http.Transport) *connector {
 	t.TLSHandshakeTimeout = cmp.Or(t.TLSHandshakeTimeout, connectLimit)
 	t.MaxResponseHeaderBytes = cmp.Or(t.MaxResponseHeaderBytes, maxHeader)
 	t.ExpectContinueTimeout = cmp.Or(t.ExpectContinueTimeout, time.Second)
+	t.ReadBufferSize, t.WriteBufferSize = cmp.Or(t.ReadBufferSize, connBuffer), cmp.Or(t.WriteBufferSize, connBuffer)
 	if t.HTTP2 == nil {
 		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 512 << 10} // for a client that does not read
 	}
@@ -193,7 +197,7 @@ func (c *connector) connection(ctx context.Context, l *link, req *http.Request) 
 		if err != nil {
 			return nil, &connectError{err}
 		}
-		conn = &clientConn{ClientConn: made, raw: below.tcp, sticky: below.conn}
+		conn = &clientConn{ClientConn: made, to: a, raw: below.tcp, sticky: below.conn}
 		if err := conn.Reserve(); err != nil {
 			_ = conn.Close()
 			return nil, err
@@ -203,7 +207,7 @@ func (c *connector) connection(ctx context.Context, l *link, req *http.Request) 
 				conn.idleSince.Store(time.Now().UnixNano())
 			}
 		})
-		l.add(a, conn)
+		l.add(conn)
 		info.Reused = false
 	} else if since := conn.idleSince.Load(); since != 0 && conn.InFlight() == 1 {
 		info.WasIdle, info.IdleTime = true, time.Since(time.Unix(0, since))

@@ -19,7 +19,7 @@ type link struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	upstream map[address][]*clientConn
+	upstream []*clientConn
 	closed   bool
 }
 
@@ -33,6 +33,7 @@ type address struct {
 type clientConn struct {
 	*http.ClientConn
 
+	to        address
 	raw       *net.TCPConn // nil: not known
 	sticky    *stickyConn  // nil: not known
 	idleSince atomic.Int64 // in Unix nanoseconds; 0: it has served no request so far
@@ -43,47 +44,38 @@ type linkKey struct{}
 func linkOf(ctx context.Context) *link { return ctx.Value(linkKey{}).(*link) }
 
 func newLink(conn net.Conn) *link {
-	return &link{conn: conn, tcp: tcp(conn), upstream: map[address][]*clientConn{}}
+	return &link{conn: conn, tcp: tcp(conn)}
 }
 
 // reserve returns an open connection to a that has room for a request, or nil.
 func (l *link) reserve(a address) *clientConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	alive := l.upstream[a][:0]
-	var found *clientConn
-	for _, c := range l.upstream[a] {
-		if c.Err() != nil {
-			continue
-		}
-		alive = append(alive, c)
-		if found == nil && c.Reserve() == nil {
-			found = c
+	l.upstream = slices.DeleteFunc(l.upstream, func(c *clientConn) bool { return c.Err() != nil })
+	for _, c := range l.upstream {
+		if c.to == a && c.Reserve() == nil {
+			return c
 		}
 	}
-	clear(l.upstream[a][len(alive):])
-	l.upstream[a] = alive
-	return found
+	return nil
 }
 
 // add takes over a new connection. It closes it if the client has gone already.
-func (l *link) add(a address, c *clientConn) {
+func (l *link) add(c *clientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		_ = c.Close()
 		return
 	}
-	l.upstream[a] = append(l.upstream[a], c)
+	l.upstream = append(l.upstream, c)
 }
 
 // remove forgets a connection, and leaves it open.
 func (l *link) remove(c *clientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for a, conns := range l.upstream {
-		l.upstream[a] = slices.DeleteFunc(conns, func(other *clientConn) bool { return other == c })
-	}
+	l.upstream = slices.DeleteFunc(l.upstream, func(other *clientConn) bool { return other == c })
 }
 
 // close closes the connections upstream.
@@ -92,10 +84,8 @@ func (l *link) close() {
 	open := l.upstream
 	l.upstream, l.closed = nil, true
 	l.mu.Unlock()
-	for _, conns := range open {
-		for _, c := range conns {
-			_ = c.Close()
-		}
+	for _, c := range open {
+		_ = c.Close()
 	}
 }
 

@@ -65,26 +65,49 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 		s.parent, id.TraceID = trace.SpanContext{}, newTraceID()
 	}
 	s.context = trace.NewSpanContext(id)
-	s.attrs = append(*attributes.Get().(*[]attribute.KeyValue), config.Attributes()...) // which are the caller's
+	s.attrs = few.Get().(*[fewAttributes]attribute.KeyValue)[:0]
+	s.add(config.Attributes()) // which are the caller's
 	s.links = config.Links()
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-// attributes is memory for the attributes of spans: few spans have more.
-var attributes = sync.Pool{New: func() any {
-	list := make([]attribute.KeyValue, 0, 40)
-	return &list
-}}
+// An open span has few attributes, and gets the others as it ends: of open spans there may be thousands.
+const fewAttributes, manyAttributes = 12, 40
+
+// few and many are memory for the attributes of spans. Some spans have more.
+var (
+	few  = sync.Pool{New: func() any { return new([fewAttributes]attribute.KeyValue) }}
+	many = sync.Pool{New: func() any { return new([manyAttributes]attribute.KeyValue) }}
+)
+
+// add adds attributes.
+func (s *span) add(attrs []attribute.KeyValue) {
+	if len(s.attrs)+len(attrs) > cap(s.attrs) && cap(s.attrs) == fewAttributes {
+		list := append(many.Get().(*[manyAttributes]attribute.KeyValue)[:0], s.attrs...)
+		s.dropAttributes()
+		s.attrs = list
+	}
+	s.attrs = append(s.attrs, attrs...)
+}
 
 // giveBack gives back the memory for the attributes of a span that has been written. It does not
 // change any more.
 func (s *span) giveBack() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropAttributes()
+}
+
+// dropAttributes removes the attributes, and gives their memory back.
+func (s *span) dropAttributes() {
 	clear(s.attrs)
-	list := s.attrs[:0]
+	switch list := s.attrs; cap(list) {
+	case fewAttributes:
+		few.Put((*[fewAttributes]attribute.KeyValue)(list[:fewAttributes]))
+	case manyAttributes:
+		many.Put((*[manyAttributes]attribute.KeyValue)(list[:manyAttributes]))
+	}
 	s.attrs = nil
-	attributes.Put(&list)
 }
 
 func newTraceID() (id trace.TraceID) {
@@ -173,7 +196,7 @@ func (s *span) SetStatus(code codes.Code, message string) {
 
 // SetAttributes implements trace.Span.
 func (s *span) SetAttributes(attrs ...attribute.KeyValue) {
-	s.change(func() { s.attrs = append(s.attrs, attrs...) })
+	s.change(func() { s.add(attrs) })
 }
 
 // AddEvent implements trace.Span.

@@ -95,11 +95,16 @@ func TestMemoryOfSpansIsNotShared(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			for range 1000 {
-				_, s := tracer.Start(context.Background(), "span", trace.WithAttributes(attribute.Int("i", i)))
+			for n := range 1000 {
+				want := []attribute.KeyValue{attribute.Int("i", i)}
+				_, s := tracer.Start(context.Background(), "span", trace.WithAttributes(want...))
+				for k := range n % (manyAttributes + 2) { // one by one, beyond what there is room for
+					want = append(want, attribute.Int("k", i+k))
+					s.SetAttributes(want[len(want)-1])
+				}
 				list := s.(*span).Attributes()
 				s.End()
-				assert.Equal(t, []attribute.KeyValue{attribute.Int("i", i)}, list)
+				assert.Equal(t, want, list)
 			}
 		})
 	}

@@ -96,9 +96,7 @@ func (t *Trace) arrived(id pcommon.SpanID) bool {
 }
 
 // Root reports whether the item is a request that can belong to no run: it names none, and no span is above it.
-func (it *Item) Root() bool {
-	return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty()
-}
+func (it *Item) Root() bool { return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty() }
 
 // rootWaits reports whether a root waits for Config.Settle from now: spans of other services may explain how the root, or a
 // request beneath it, ended. A root waits once.

@@ -223,8 +223,11 @@ type Ended struct {
 	Retry   classify.Retry   // unset if it did not fail
 }
 
-// Keep keeps a run that was judged.
+// Keep keeps a run that was judged, unless nothing more of its trace comes.
 func (h *History) Keep(now time.Time, release *Release, ended Ended) {
+	if release.Of != nil && release.Of.over {
+		return
+	}
 	announced := release.Run.Announced
 	r := &pastRun{
 		Position: PositionOf(release.Run), id: release.Run.ID, effects: ended.Effects, well: ended.Well, retry: ended.Retry,

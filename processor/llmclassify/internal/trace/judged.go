@@ -38,9 +38,7 @@ func newJudged(now time.Time, period time.Duration, bytes int) *Judged {
 }
 
 // SetLimit changes the memory to an eighth of bytes. Entries beyond that are forgotten at the next addition.
-func (j *Judged) SetLimit(bytes int) {
-	j.setLimits(bytes, 1)
-}
+func (j *Judged) SetLimit(bytes int) { j.setLimits(bytes, 1) }
 
 func (j *Judged) setLimits(bytes, least int) {
 	all := bytes / 8 / judgedSize / 2 // of two generations
@@ -80,17 +78,13 @@ func (j *Judged) lose(lost bool) {
 
 // Lost is when marks of forgotten traces were last forgotten themselves, for lack of room; zero if they never were. Any run
 // that began before may lack parts.
-func (j *Judged) Lost() time.Time {
-	return j.lost
-}
+func (j *Judged) Lost() time.Time { return j.lost }
 
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
 // hasRuns reports whether a run of the trace was judged. A span that represented a run because none was found for too long does
 // not count: there may be more such spans.
-func (j *Judged) hasRuns(trace pcommon.TraceID) bool {
-	return j.runs.contains(j.traceKey(trace))
-}
+func (j *Judged) hasRuns(trace pcommon.TraceID) bool { return j.runs.contains(j.traceKey(trace)) }
 
 // forgottenMark is in the key of a trace with forgotten facts.
 const forgottenMark = 0x9e3779b97f4a7c15

@@ -60,11 +60,14 @@ func (b *Buffer) releaseGroup(t *Trace, g *group, now age, why Reason) Release {
 	}
 	release.Members = append(release.Members, g.others...)
 	release.Parts = append(release.Parts, g.joined...)
+	counts := why != RunExpired || g.isRun()
+	t.judged = t.judged || counts
+	if t.over {
+		return release
+	}
 	for _, part := range release.Parts {
 		b.judged.run(t.id, part, false)
 	}
-	counts := why != RunExpired || g.isRun()
-	t.judged = t.judged || counts
 	for _, it := range g.items {
 		b.judged.span(t.id, it.ID)
 	}

@@ -48,6 +48,7 @@ type Trace struct {
 	outer    []pcommon.SpanID // the runs around the released ones, for Buffer.Ready
 	judged   bool             // a run of the trace was judged, see judged.hasRuns
 
+	over    bool  // nothing of it comes any more, so that its run is not remembered
 	past    *past // nil: empty
 	judging int   // number of its releases that are still to be judged
 }

@@ -31,6 +31,7 @@ func (b *Buffer) Whole(now time.Time, a Arrival, links []Link, room *Room) (rele
 	if len(links) > 0 {
 		t.links.add(links)
 	}
+	t.over = len(t.spans) == 1 && t.spans[0].Last && t.spans[0].Parent.IsEmpty() // the run is all of its trace
 	b.history.enter(t)
 	b.held += len(t.items)
 	b.bytes += size

@@ -137,7 +137,7 @@ func TestWholeRunOfARefusedCallIsJudgedAgain(t *testing.T) {
 
 // An inferred run announces no tools. From one source nothing of it comes after its span, so it is
 // judged when its requests are here, unless what a gateway asked upstream for one may still come. The verdict is
-// that of a run which waited.
+// that of a run which waited. Where the run is all of its trace, nothing of it is remembered.
 func TestWholeInferredRunOfOneSource(t *testing.T) {
 	asks := harness.Counts{Inputs: 1, Completed: 1, Calls: 1, CallIDs: []string{"call_1"}}
 	first, second := harness.RequestSpan(2, 3, 0.3, 0.9).Answered("tool_calls", asks), harness.RequestSpan(4, 3, 1, 2.8).Answered("stop", harness.Answer)
@@ -145,11 +145,12 @@ func TestWholeInferredRunOfOneSource(t *testing.T) {
 		name   string
 		spans  []harness.Span
 		atOnce bool
+		keeps  bool
 	}{
-		{"whole", []harness.Span{first, observedSpan(), second, harness.InferredSpan(3, 0, 0.2, 2.9)}, true},
-		{"with a parent elsewhere", []harness.Span{first, second, harness.InferredSpan(3, 20, 0.2, 2.9)}, true},
-		{"a request is missing", []harness.Span{first, harness.InferredSpan(3, 0, 0.2, 2.9)}, false},
-		{"served", []harness.Span{first, servedRequest(4, 3, 1, 2.8).Answered("stop", harness.Answer), harness.InferredSpan(3, 0, 0.2, 2.9)}, false},
+		{"whole", []harness.Span{first, observedSpan(), second, harness.InferredSpan(3, 0, 0.2, 2.9)}, true, false},
+		{"with a parent elsewhere", []harness.Span{first, second, harness.InferredSpan(3, 20, 0.2, 2.9)}, true, true},
+		{"a request is missing", []harness.Span{first, harness.InferredSpan(3, 0, 0.2, 2.9)}, false, true},
+		{"served", []harness.Span{first, servedRequest(4, 3, 1, 2.8).Answered("stop", harness.Answer), harness.InferredSpan(3, 0, 0.2, 2.9)}, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var verdicts []map[pcommon.SpanID]harness.Verdict
@@ -164,6 +165,7 @@ func TestWholeInferredRunOfOneSource(t *testing.T) {
 				assert.Equal(t, one && tt.atOnce, h.Sink.SpanCount() == len(tt.spans), "one source: %v", one)
 				h.Pass(t, harness.MaxHold)
 				require.Equal(t, len(tt.spans), h.Sink.SpanCount())
+				assert.Equal(t, !one || tt.keeps, h.Tables() != telemetry.TableSizes{}, "one source: %v", one)
 				of := map[pcommon.SpanID]harness.Verdict{}
 				for id, span := range harness.SpansOf(h.Out()) {
 					v := harness.VerdictOf(span)
