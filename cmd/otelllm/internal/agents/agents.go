@@ -28,6 +28,10 @@ type Agent struct {
 	// set; nil: HTTPS_PROXY alone.
 	Proxies []string
 
+	// Certificate are the variables that name the file of its certificate as a client, and that of
+	// the key, in PEM; "": it has none.
+	Certificate struct{ File, Key string }
+
 	// settings are files in which a base URL outweighs the variables.
 	settings []setting
 
@@ -57,6 +61,7 @@ func Table() []Agent {
 		},
 		{
 			Name: "claude", Title: "Claude Code", Commands: []string{"claude", "claude-code"}, Version: "2.1.330", set: setClaude, Proxies: []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"},
+			Certificate: struct{ File, Key string }{"CLAUDE_CODE_CLIENT_CERT", "CLAUDE_CODE_CLIENT_KEY"},
 			Unreachable: proxy.UnreachableStatus,
 			Way:         "environment variables, and `--settings` where its settings.json sets the base URL",
 			Limits:      "Bedrock with AWS credentials, whose signature is for the host; Vertex and Bedrock in a region that no variable names; Foundry without `ANTHROPIC_FOUNDRY_BASE_URL`",

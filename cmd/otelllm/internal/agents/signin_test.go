@@ -123,6 +123,29 @@ func TestClaudeSettings(t *testing.T) {
 	assert.JSONEq(t, `{"env":{"ANTHROPIC_BASE_URL":"http://127.0.0.1:4567/anthropic"}}`, p.Args[2])
 }
 
+// An HTTP proxy in Claude Code's settings is the proxy's for what goes upstream, and never gets what goes to the proxy.
+func TestClaudeProxyOfItsSettings(t *testing.T) {
+	c := command(t, "claude", "-p", "x")
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"http://proxy.example:3128","NO_PROXY":".internal"}}`)
+	p := prepare(t, c)
+	assert.Equal(t, "http://proxy.example:3128", p.Getenv("HTTPS_PROXY"))
+	assert.Equal(t, []string{"claude", "--settings", `{"env":{"NO_PROXY":".internal,127.0.0.1"}}`, "-p", "x"}, p.Args)
+	assert.Equal(t, "127.0.0.1", env(p, "no_proxy"))
+
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"","NO_PROXY":".internal"}}`)
+	c.Env = append(c.Env, "HTTPS_PROXY=http://proxy.example:3128")
+	p = prepare(t, c)
+	assert.Empty(t, p.Getenv("HTTPS_PROXY"))
+	assert.Equal(t, c.Args, p.Args)
+
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"http://proxy.example:3128","NO_PROXY":".internal"}}`)
+	c.Args = []string{"claude", "--settings", "mine.json"}
+	p = prepare(t, c)
+	assert.Equal(t, c.Args, p.Args)
+	assert.Empty(t, env(p, "ANTHROPIC_BASE_URL"), "it cannot be excepted, so it is not used")
+	assert.Contains(t, strings.Join(p.Notes, " "), "NO_PROXY")
+}
+
 // The URL of ChatGPT's subscribers is a base URL as it is.
 func TestUpstreamOfChatGPT(t *testing.T) {
 	c := command(t, "codex", "exec")
