@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -52,7 +53,10 @@ var slash = func(base string) string { return base + "/" }
 
 var setups = []setup{
 	{agent: "claude", name: "a client certificate", front: wantsCertificate},
-	{agent: "claude", name: "an HTTP proxy in its settings", front: behindProxy},
+	{agent: "claude", name: "an HTTP proxy in its settings", front: behindProxy(".claude/settings.json", `{"env":{"HTTPS_PROXY":"%s"}}`)},
+	{agent: "gemini", name: "an HTTP proxy in its file of variables", front: behindProxy(".gemini/.env", "HTTPS_PROXY=%s\n")},
+	{agent: "qwen", name: "an HTTP proxy in its file of variables", front: behindProxy(".qwen/.env", "HTTPS_PROXY=%s\n")},
+	{agent: "codex", name: "an HTTP proxy in its file of variables", front: behindProxy(".codex/.env", "HTTPS_PROXY=%s\n")},
 	{agent: "claude", name: "IPv6", front: overIPv6},
 	{agent: "codex", name: "IPv6", front: overIPv6},
 	{agent: "gemini", name: "IPv6", front: overIPv6},
@@ -120,6 +124,9 @@ func TestSetups(t *testing.T) {
 			t.Logf("direct: %d requests, exit %d\n%s\n%s", direct.main, direct.exit, direct.stdout, direct.stderr)
 			t.Logf("through: %d requests, exit %d\n%s\n%s", through.main, through.exit, through.stdout, through.stderr)
 			require.Zero(t, direct.exit, "the setup works directly")
+			if strings.HasPrefix(base, "https:") {
+				direct.accepted = through.accepted // Node asks for br over TLS alone
+			}
 			same(t, direct, through)
 			judge(t, f, through)
 			private(t, through)
@@ -182,11 +189,22 @@ func wantsCertificate(t *testing.T, h http.Handler) front {
 	return f
 }
 
-// behindProxy can be reached through an HTTP proxy alone, which the settings of Claude Code name.
-func behindProxy(t *testing.T, h http.Handler) front {
+// behindProxy can be reached through an HTTP proxy alone, which a file of the agent names.
+func behindProxy(file, text string) func(t *testing.T, h http.Handler) front {
+	return func(t *testing.T, h http.Handler) front {
+		t.Helper()
+		company := newRecorder(t)
+		srv := httptest.NewUnstartedServer(h)
+		srv.TLS = &tls.Config{GetCertificate: company.certificate, MinVersion: tls.VersionTLS12}
+		f := secured(t, srv)
+		connect := tunnelTo(t, strings.TrimPrefix(f.origin, "https://"))
+		return front{origin: "https://example.com", env: company.environment("UNUSED"), files: map[string]string{file: fmt.Sprintf(text, connect)}}
+	}
+}
+
+// tunnelTo starts an HTTP proxy that knows one host, example.com, which is at the address.
+func tunnelTo(t *testing.T, address string) string {
 	t.Helper()
-	f := secured(t, httptest.NewUnstartedServer(h))
-	address := strings.TrimPrefix(f.origin, "https://")
 	connect := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect || r.Host != "example.com:443" {
 			http.Error(w, "there is nothing here", http.StatusForbidden)
@@ -210,9 +228,7 @@ func behindProxy(t *testing.T, h http.Handler) front {
 		_, _ = io.Copy(conn, to)
 	}))
 	t.Cleanup(connect.Close)
-	f.origin = "https://example.com"
-	f.files = map[string]string{".claude/settings.json": `{"env":{"HTTPS_PROXY":"` + connect.URL + `"}}`}
-	return f
+	return connect.URL
 }
 
 // overIPv6 has no IPv4 address.

@@ -72,7 +72,7 @@ func Table() []Agent {
 			Limits: "sign-in with Google (Code Assist); Vertex without `GOOGLE_VERTEX_BASE_URL`",
 		},
 		{
-			Name: "qwen", Title: "Qwen Code", Commands: []string{"qwen", "qwen-code"}, Version: "0.24.4", Way: byEnvironment,
+			Name: "qwen", Title: "Qwen Code", Commands: []string{"qwen", "qwen-code"}, Version: "0.24.4", Way: byEnvironment, set: setQwen,
 			Proxies: either, Unreachable: proxy.UnreachableStatus,
 			Limits:   "a base URL in its settings.json takes precedence; Anthropic's API without `ANTHROPIC_BASE_URL`",
 			settings: []setting{{".qwen/settings.json", "baseUrl"}},

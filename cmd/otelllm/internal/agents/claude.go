@@ -99,8 +99,8 @@ func setClaude(b *builder) error {
 // HTTP proxy.
 func (b *builder) overrideClaude(name string, managed bool) error {
 	override := map[string]string{}
-	proxied := slices.ContainsFunc([]string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}, func(name string) bool { return b.agentEnv(name) != "" })
-	for _, except := range []string{"NO_PROXY", "no_proxy"} {
+	proxied := slices.ContainsFunc(proxyVars, func(name string) bool { return b.agentEnv(name) != "" })
+	for _, except := range exceptVars {
 		if value, ok := b.settings[except]; ok && proxied && b.excepting(value) != value {
 			override[except] = b.excepting(value)
 		}

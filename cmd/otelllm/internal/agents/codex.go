@@ -34,6 +34,7 @@ const chatGPTBase = "https://chatgpt.com" + chatGPTPath
 // configuration, and Codex does not read OPENAI_BASE_URL.
 func setCodex(b *builder) error {
 	home := cmp.Or(b.env("CODEX_HOME"), filepath.Join(b.Home, ".codex"))
+	b.file = proxiesIn(filepath.Join(home, ".env"))
 	config, err := b.codexConfig(home)
 	if err != nil {
 		return err

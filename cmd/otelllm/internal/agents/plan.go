@@ -115,6 +115,8 @@ type builder struct {
 	at   place // where the command names the agent
 	// settings are variables that the agent sets itself, from its settings. They outweigh those of its environment.
 	settings map[string]string
+	// file are variables that the agent reads from a file if its environment lacks them.
+	file map[string]string
 }
 
 // env returns a variable of the command's environment.
@@ -137,7 +139,7 @@ func (b *builder) agentEnv(name string) string {
 	if value, ok := b.settings[name]; ok {
 		return value
 	}
-	return b.env(name)
+	return cmp.Or(b.env(name), b.file[name])
 }
 
 // setenv sets a variable of the command's environment, also where the command sets it: env NAME=VALUE.
@@ -341,7 +343,7 @@ func (b *builder) note(format string, args ...any) {
 // exceptLoopback keeps the command's requests to the proxy away from an HTTP proxy: one of the environment, or of a
 // file that the agent reads later. Claude Code, Gemini CLI and Qwen Code use that of HTTPS for HTTP as well.
 func (b *builder) exceptLoopback() {
-	upper, lower := b.env("NO_PROXY"), b.env("no_proxy")
+	upper, lower := b.agentEnv("NO_PROXY"), b.agentEnv("no_proxy")
 	// Programs read one of the two, and look at the other if it is not set.
 	b.setenv("NO_PROXY", b.excepting(cmp.Or(upper, lower)))
 	b.setenv("no_proxy", b.excepting(cmp.Or(lower, upper)))

@@ -130,7 +130,7 @@ func TestClaudeProxyOfItsSettings(t *testing.T) {
 	p := prepare(t, c)
 	assert.Equal(t, "http://proxy.example:3128", p.Getenv("HTTPS_PROXY"))
 	assert.Equal(t, []string{"claude", "--settings", `{"env":{"NO_PROXY":".internal,127.0.0.1"}}`, "-p", "x"}, p.Args)
-	assert.Equal(t, "127.0.0.1", env(p, "no_proxy"))
+	assert.Equal(t, ".internal,127.0.0.1", env(p, "no_proxy"))
 
 	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"","NO_PROXY":".internal"}}`)
 	c.Env = append(c.Env, "HTTPS_PROXY=http://proxy.example:3128")
@@ -144,6 +144,31 @@ func TestClaudeProxyOfItsSettings(t *testing.T) {
 	assert.Equal(t, c.Args, p.Args)
 	assert.Empty(t, env(p, "ANTHROPIC_BASE_URL"), "it cannot be excepted, so it is not used")
 	assert.Contains(t, strings.Join(p.Notes, " "), "NO_PROXY")
+}
+
+// The HTTP proxy in a file that an agent reads at its start is used as well, but for that of a project.
+func TestProxyOfAFileOfVariables(t *testing.T) {
+	const text = "# ours\nexport HTTPS_PROXY=\"http://user:canary@proxy.example:3128\"\nNO_PROXY=.internal\nNODE_EXTRA_CA_CERTS=/ca.pem\n"
+	for agent, file := range map[string]string{"codex": ".codex/.env", "gemini": ".gemini/.env", "qwen": ".qwen/.env"} {
+		c := command(t, agent)
+		write(t, c.Home, file, text)
+		p := prepare(t, c)
+		assert.Equal(t, "http://user:canary@proxy.example:3128", p.Getenv("HTTPS_PROXY"), agent)
+		assert.Empty(t, p.Getenv("NODE_EXTRA_CA_CERTS"), agent)
+		assert.Empty(t, env(p, "HTTPS_PROXY"), "%s has it from its file", agent)
+		assert.Equal(t, ".internal,127.0.0.1", env(p, "NO_PROXY"), "%s takes it in place of that of its file", agent)
+		c.Env = append(c.Env, "HTTPS_PROXY=http://other.example:3128")
+		assert.Equal(t, "http://other.example:3128", prepare(t, c).Getenv("HTTPS_PROXY"), agent)
+
+		c = command(t, agent)
+		write(t, c.Dir, file, text)
+		p = prepare(t, c)
+		assert.Empty(t, p.Getenv("HTTPS_PROXY"), agent)
+		if agent != "codex" { // which reads none of a project
+			assert.Contains(t, strings.Join(p.Notes, " "), "sets HTTPS_PROXY")
+			assert.NotContains(t, strings.Join(p.Notes, " "), "canary")
+		}
+	}
 }
 
 // The URL of ChatGPT's subscribers is a base URL as it is.
