@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -100,7 +101,12 @@ func TestSetups(t *testing.T) {
 			if s.front != nil {
 				gateway = s.front(t, model)
 			}
-			a.files = withFiles(withFiles(a.files, s.files), gateway.files)
+			a.files = maps.Clone(a.files)
+			if a.files == nil {
+				a.files = map[string]string{}
+			}
+			maps.Copy(a.files, s.files)
+			maps.Copy(a.files, gateway.files)
 			a.env = slices.Concat(a.env, s.env, gateway.env)
 			var base string
 			serve := func(key string, script *script) string {
@@ -132,17 +138,6 @@ func TestSetups(t *testing.T) {
 			private(t, through)
 		})
 	}
-}
-
-// withFiles returns files with others added, or in place of those of the same name.
-func withFiles(files, more map[string]string) map[string]string {
-	all := map[string]string{}
-	for _, m := range []map[string]string{files, more} {
-		for name, text := range m {
-			all[name] = text
-		}
-	}
-	return all
 }
 
 func faultNamed(name string) *fault {

@@ -56,7 +56,7 @@ func Table() []Agent {
 		{
 			Name: "codex", Title: "Codex CLI", Commands: []string{"codex"}, Version: "0.169.0", set: setCodex, Proxies: []string{"HTTPS_PROXY", "ALL_PROXY"},
 			Unreachable: proxy.UnreachableRefuse,
-			Way:         "`-c openai_base_url=…`, and `-c model_providers.….base_url=…` for each provider of its configuration and its profile",
+			Way:         "`-c openai_base_url=…`, and `-c model_providers.….base_url=…` for each provider of its configuration, its profile and its command line",
 			Limits:      "signed in with ChatGPT to the workspace of a company, which may have a host of its own; a sign-in in a keyring; Bedrock; `--oss`",
 		},
 		{
