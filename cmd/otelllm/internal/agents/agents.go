@@ -64,7 +64,7 @@ func Table() []Agent {
 			Certificate: struct{ File, Key string }{"CLAUDE_CODE_CLIENT_CERT", "CLAUDE_CODE_CLIENT_KEY"},
 			Unreachable: proxy.UnreachableStatus,
 			Way:         "environment variables, and `--settings` where its settings.json sets the base URL",
-			Limits:      "Bedrock with AWS credentials, whose signature is for the host; Vertex and Bedrock in a region that no variable names; Foundry without `ANTHROPIC_FOUNDRY_BASE_URL`",
+			Limits:      "Bedrock with AWS credentials, whose signature is for the host; Vertex and Bedrock in a region that no variable names; Foundry without `ANTHROPIC_FOUNDRY_BASE_URL`; `ANTHROPIC_UNIX_SOCKET`",
 		},
 		{
 			Name: "gemini", Title: "Gemini CLI", Commands: []string{"gemini", "gemini-cli"}, Version: "0.61.0", Way: byEnvironment, set: setGemini,

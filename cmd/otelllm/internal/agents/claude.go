@@ -76,6 +76,11 @@ func setClaude(b *builder) error {
 		return err
 	}
 	b.settings = settings
+	if b.agentEnv("ANTHROPIC_UNIX_SOCKET") != "" {
+		b.leaveAlone(findProvider("anthropic"))
+		b.note("the model calls of Claude Code go to the socket of ANTHROPIC_UNIX_SOCKET whatever the base URL, and are left alone")
+		return nil
+	}
 	name := "ANTHROPIC_BASE_URL"
 	for _, c := range clouds {
 		if !isTrue(b.agentEnv(c.use)) {

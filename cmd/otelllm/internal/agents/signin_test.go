@@ -65,6 +65,7 @@ func TestSignIns(t *testing.T) {
 		{name: "claude, Vertex in a region of another form", args: "claude", env: []string{"CLAUDE_CODE_USE_VERTEX=1", "CLOUD_ML_REGION=eu"}, base: "ANTHROPIC_VERTEX_BASE_URL", left: "Vertex"},
 		{name: "claude, Foundry", args: "claude", env: []string{"CLAUDE_CODE_USE_FOUNDRY=1", "ANTHROPIC_FOUNDRY_RESOURCE=x"}, base: "ANTHROPIC_FOUNDRY_BASE_URL", left: "Foundry"},
 		{name: "claude, Foundry by its URL", args: "claude", env: []string{"CLAUDE_CODE_USE_FOUNDRY=1", "ANTHROPIC_FOUNDRY_BASE_URL=https://x.example/anthropic"}, base: "ANTHROPIC_FOUNDRY_BASE_URL", want: "https://x.example/anthropic"},
+		{name: "claude, a socket", args: "claude", env: []string{"ANTHROPIC_UNIX_SOCKET=/run/gateway.sock"}, base: "ANTHROPIC_BASE_URL", left: "ANTHROPIC_UNIX_SOCKET"},
 		{name: "claude, its own --settings", args: "claude --settings x.json", files: map[string]string{".claude/settings.json": `{"env":{"ANTHROPIC_BASE_URL":"https://gw.example"}}`}, left: "settings.json"},
 		{name: "gemini, a key", args: "gemini", env: []string{"GEMINI_API_KEY=canary"}, base: "GOOGLE_GEMINI_BASE_URL", want: "https://generativelanguage.googleapis.com"},
 		{name: "gemini, Vertex", args: "gemini", env: []string{"GOOGLE_GENAI_USE_VERTEXAI=true"}, base: "GOOGLE_VERTEX_BASE_URL", left: "Vertex"},
