@@ -1,8 +1,10 @@
 package otelllm
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -237,6 +239,17 @@ func TestNoAnswer(t *testing.T) {
 				s := httptest.NewTLSServer(http.NotFoundHandler())
 				t.Cleanup(s.Close)
 				return base(t), s.URL
+			},
+			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "tls", "llm.transport.code": "CERTIFICATE_VERIFY_FAILED"},
+		},
+		{
+			"a certificate that the server misses", func(t *testing.T) (http.RoundTripper, string) {
+				s := httptest.NewUnstartedServer(http.NotFoundHandler())
+				s.Config.ErrorLog = log.New(io.Discard, "", 0)
+				s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}
+				s.StartTLS()
+				t.Cleanup(s.Close)
+				return s.Client().Transport, s.URL
 			},
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "tls", "llm.transport.code": "CERTIFICATE_VERIFY_FAILED"},
 		},

@@ -253,7 +253,8 @@ const (
 	ClassUnset Class = iota
 	// ClassWatchdogTimeout is "watchdog_timeout". A watchdog fired.
 	ClassWatchdogTimeout
-	// ClassLocalAbort is "local_abort". This side ended it on purpose.
+	// ClassLocalAbort is "local_abort". This side ended it. The cause says whether
+	// that is known to be on purpose.
 	ClassLocalAbort
 	// ClassProviderError is "provider_error". The provider reported an error.
 	ClassProviderError
@@ -998,7 +999,7 @@ const (
 	// OriginCallerTimer is "caller_timer". A timer of the caller: it closed a
 	// silent stream, and sent the same request again.
 	OriginCallerTimer
-	// OriginLocal is "local". This side, on purpose.
+	// OriginLocal is "local". This side.
 	OriginLocal
 	// OriginProvider is "provider". The provider of the model.
 	OriginProvider
@@ -1541,8 +1542,8 @@ const (
 	// RetryReasonLocalShutdown is "local_shutdown". The process was shutting down,
 	// or the application stopped it.
 	RetryReasonLocalShutdown
-	// RetryReasonNotTransient is "not_transient". The same failure would occur
-	// again.
+	// RetryReasonNotTransient is "not_transient". The cause does not pass by
+	// itself.
 	RetryReasonNotTransient
 	// RetryReasonToolSideEffect is "tool_side_effect". A tool that must not run
 	// twice had been started.

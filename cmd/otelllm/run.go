@@ -130,7 +130,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	transport, err := upstream.Transport(upstream.Options{Getenv: plan.Getenv, Proxies: plan.Agent.Proxies})
+	transport, err := upstream.Transport(upstream.Options{Getenv: plan.Getenv, Proxies: plan.Agent.Proxies, Certificate: plan.Agent.Certificate})
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}

@@ -41,13 +41,13 @@ func TestSilence(t *testing.T) {
 		summary string
 	}{
 		{"sent again", closed, []Request{next}, semconv.OriginCallerTimer, "The caller closed the stream after 40 seconds without progress, and sent the request again"},
-		{"not sent again", closed, nil, semconv.OriginLocal, "the reader closed the stream), after 40 seconds without progress"},
+		{"not sent again", closed, nil, semconv.OriginLocal, "The client side stopped reading (it did not say why), after 40 seconds without progress"},
 		{"another request", closed, []Request{other}, semconv.OriginLocal, "after 40 seconds without progress"},
-		{"progress until the end", with(func(r *Request) { r.LastProgress = 44 * time.Second }), []Request{next}, semconv.OriginLocal, "the reader closed the stream)"},
-		{"progress not observed", with(func(r *Request) { r.LastProgress, r.Events = 0, 0 }), []Request{next}, semconv.OriginLocal, "the reader closed the stream)"},
+		{"progress until the end", with(func(r *Request) { r.LastProgress = 44 * time.Second }), []Request{next}, semconv.OriginLocal, "The client side stopped reading (it did not say why)"},
+		{"progress not observed", with(func(r *Request) { r.LastProgress, r.Events = 0, 0 }), []Request{next}, semconv.OriginLocal, "The client side stopped reading (it did not say why)"},
 		{"nothing after the headers", with(func(r *Request) { r.LastProgress, r.Events, r.TimeToHeaders = 0, Counted(0), 15*time.Second }), []Request{next}, semconv.OriginCallerTimer, "after 30 seconds without progress"},
-		{"no response", with(waiting), []Request{next}, semconv.OriginLocal, "the reader closed the stream), after 45 seconds without progress before the model began to respond."},
-		{"no response for a short time", with(func(r *Request) { waiting(r); r.End = start.Add(9 * time.Second) }), nil, semconv.OriginLocal, "the reader closed the stream) before the model began to respond."},
+		{"no response", with(waiting), []Request{next}, semconv.OriginLocal, "The client side stopped reading (it did not say why), after 45 seconds without progress before the model began to respond."},
+		{"no response for a short time", with(func(r *Request) { waiting(r); r.End = start.Add(9 * time.Second) }), nil, semconv.OriginLocal, "The client side stopped reading (it did not say why) before the model began to respond."},
 		{"a person's stop", with(func(r *Request) { r.Abort.Source = semconv.AbortSourceUser }), []Request{next}, semconv.OriginLocal, "after 40 seconds without progress"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -453,7 +453,7 @@ func TestLastSeen(t *testing.T) {
 		{"nothing", nil, nil, ""},
 		{"an answer", []Request{answered}, nil, "a model call completed"},
 		{"a failure", []Request{answered, request(1, 2, reset(semconv.PhaseText))}, nil, "a model call failed"},
-		{"a cancellation", []Request{request(1, 2, aborted(semconv.AbortSourceApplication)), answered}, nil, "a model call was cancelled"},
+		{"a cancellation", []Request{request(1, 2, aborted(semconv.AbortSourceApplication)), answered}, nil, "a model call ended on the client side"},
 		{"a request of unknown outcome", []Request{{Start: at(0), End: at(1)}}, nil, "a model call"},
 		{"an earlier tool", []Request{request(2, 3, answers)}, []Tool{named(0, 1, "list", semconv.ToolOutcomeSucceeded)}, "a model call completed"},
 		{"a later tool", []Request{answered}, []Tool{named(1, 2, "list", semconv.ToolOutcomeSucceeded)}, "list succeeded"},

@@ -73,7 +73,11 @@ func failureText(d *Diagnosis, k *risk) string {
 		if d.Phase == semconv.PhaseToolExecution {
 			return withAbort(toolNamed("A", k.failedTool)+" was cancelled on the client side", cause)
 		}
-		text := withAbort("The request was cancelled on the client side", cause)
+		phrase := "The request was cancelled on the client side"
+		if cause == semconv.CauseConsumerClosed { // maybe not on purpose: a process that is killed closes its connections, too
+			phrase = "The client side stopped reading"
+		}
+		text := withAbort(phrase, cause)
 		if k.silence > 0 {
 			text += ", after " + durationText(k.silence) + " without progress"
 		}
@@ -172,7 +176,7 @@ var causeTexts = map[semconv.Cause]string{
 	semconv.CauseApplication:           "the application cancelled it",
 	semconv.CauseShutdown:              "the process was shutting down",
 	semconv.CauseDeadline:              "the caller's deadline passed",
-	semconv.CauseConsumerClosed:        "the reader closed the stream",
+	semconv.CauseConsumerClosed:        "it did not say why",
 	semconv.CauseRateLimited:           "rate limit exceeded",
 	semconv.CauseQuotaExhausted:        "quota exhausted",
 	semconv.CauseAuthentication:        "authentication failed",
@@ -396,7 +400,7 @@ func requestText(s state) string {
 	case stateFailed:
 		return "a model call failed"
 	case stateAborted:
-		return "a model call was cancelled"
+		return "a model call ended on the client side"
 	case stateUnknown:
 		return "a model call"
 	default:
@@ -508,10 +512,8 @@ func adviceAgainst(d *Diagnosis, k *risk) string {
 		return adviceSameTool
 	case d.Cause == semconv.CausePaused:
 		return "Continue the answer instead of retrying."
-	case d.Class == semconv.ClassLocalAbort && d.Cause == semconv.CauseUnknown:
-		return "Do not retry unless asked to."
 	case d.Class == semconv.ClassLocalAbort:
-		return "It was cancelled deliberately: do not retry unless asked to."
+		return "Do not retry unless asked to."
 	case d.Cause == semconv.CauseLostState:
 		return "Send the whole history in place of the reference to it; if it was sent over a WebSocket, over a new one."
 	case d.Class == semconv.ClassHistoryBroken:

@@ -748,6 +748,8 @@ func TestOfWords(t *testing.T) {
 		{"an unknown alert", tls.AlertError(199), semconv.TransportStageTLS, semconv.TransportCauseTLS, "HANDSHAKE"},
 		{"no stage known, EOF", io.EOF, semconv.TransportStageUnset, semconv.TransportCauseClosedBeforeHeaders, ""},
 		{"alert after the handshake", &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, "INTERNAL_ERROR"},
+		{"alert about a certificate in the body", &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, "CERTIFICATE_VERIFY_FAILED"},
+		{"alert about our certificate, late", &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, semconv.TransportStageHeaders, semconv.TransportCauseTLS, "CERTIFICATE_VERIFY_FAILED"},
 		{"alert about our certificate", &net.OpError{Op: "remote error", Err: tls.AlertError(42)}, semconv.TransportStageTLS, semconv.TransportCauseTLS, "CERTIFICATE_VERIFY_FAILED"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -40,11 +40,15 @@ func fromTLS(err error) finding {
 
 // fromAlert reads a TLS alert, sent or received. Its type in crypto/tls is not exported,
 // but it is a uint8 as well. After the handshake an alert is a lost connection: the
-// request was sent before.
+// request was sent before. The exception is a server that refuses this side's certificate: in TLS 1.3 it
+// does so when this side takes the handshake for done, and it reads no request.
 func fromAlert(alert error, at semconv.TransportStage) finding {
 	code := ""
 	if v := reflect.ValueOf(alert); v.Kind() == reflect.Uint8 && v.Type().PkgPath() == "crypto/tls" {
 		code = alertCode(uint8(v.Uint()))
+	}
+	if code == classify.CodeCertificate && at != semconv.TransportStageBody {
+		at = semconv.TransportStageTLS
 	}
 	switch at {
 	case semconv.TransportStageWrite, semconv.TransportStageHeaders, semconv.TransportStageBody:

@@ -316,7 +316,7 @@ func (e *Ending) noResponse() outcome {
 func (e *Ending) sentPhase() semconv.Phase {
 	f, known := &e.Failure, e.SentKnown
 	switch {
-	case f.Cause == semconv.TransportCauseInvalidURL, !known && f.Cause == semconv.TransportCauseInvalidRequest && f.Stage == semconv.TransportStageUnset,
+	case f.Cause == semconv.TransportCauseInvalidURL, f.Cause == semconv.TransportCauseTLS && f.Code == classify.CodeCertificate, !known && f.Cause == semconv.TransportCauseInvalidRequest && f.Stage == semconv.TransportStageUnset,
 		known && !e.Sent, !known && f.Cause != semconv.TransportCauseUnset && BeforeConnection(f.Stage):
 		return semconv.PhaseBeforeConnection
 	case known, f.Stage == semconv.TransportStageWrite, f.Stage == semconv.TransportStageHeaders:

@@ -50,8 +50,8 @@ type reaction struct {
 	Tries   bool    `json:"tries"`   // it was still trying at the end
 }
 
-// endurance is how long an agent may try.
-const endurance = 75 * time.Second
+// endurance is how long an agent may try. It is well beyond the last attempt of those that give up: Qwen Code may take 2 minutes.
+const endurance = 4 * time.Minute
 
 var reactions struct {
 	mu   sync.Mutex

@@ -28,6 +28,10 @@ type Agent struct {
 	// set; nil: HTTPS_PROXY alone.
 	Proxies []string
 
+	// Certificate are the variables that name the file of its certificate as a client, and that of
+	// the key, in PEM; "": it has none.
+	Certificate struct{ File, Key string }
+
 	// settings are files in which a base URL outweighs the variables.
 	settings []setting
 
@@ -52,14 +56,15 @@ func Table() []Agent {
 		{
 			Name: "codex", Title: "Codex CLI", Commands: []string{"codex"}, Version: "0.169.0", set: setCodex, Proxies: []string{"HTTPS_PROXY", "ALL_PROXY"},
 			Unreachable: proxy.UnreachableRefuse,
-			Way:         "`-c openai_base_url=…`, and `-c model_providers.….base_url=…` for each provider of its configuration and its profile",
+			Way:         "`-c openai_base_url=…`, and `-c model_providers.….base_url=…` for each provider of its configuration, its profile and its command line",
 			Limits:      "signed in with ChatGPT to the workspace of a company, which may have a host of its own; a sign-in in a keyring; Bedrock; `--oss`",
 		},
 		{
 			Name: "claude", Title: "Claude Code", Commands: []string{"claude", "claude-code"}, Version: "2.1.330", set: setClaude, Proxies: []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"},
+			Certificate: struct{ File, Key string }{"CLAUDE_CODE_CLIENT_CERT", "CLAUDE_CODE_CLIENT_KEY"},
 			Unreachable: proxy.UnreachableStatus,
 			Way:         "environment variables, and `--settings` where its settings.json sets the base URL",
-			Limits:      "Bedrock with AWS credentials, whose signature is for the host; Vertex and Bedrock in a region that no variable names; Foundry without `ANTHROPIC_FOUNDRY_BASE_URL`",
+			Limits:      "Bedrock with AWS credentials, whose signature is for the host; Vertex and Bedrock in a region that no variable names; Foundry without `ANTHROPIC_FOUNDRY_BASE_URL`; `ANTHROPIC_UNIX_SOCKET`",
 		},
 		{
 			Name: "gemini", Title: "Gemini CLI", Commands: []string{"gemini", "gemini-cli"}, Version: "0.61.0", Way: byEnvironment, set: setGemini,
@@ -67,7 +72,7 @@ func Table() []Agent {
 			Limits: "sign-in with Google (Code Assist); Vertex without `GOOGLE_VERTEX_BASE_URL`",
 		},
 		{
-			Name: "qwen", Title: "Qwen Code", Commands: []string{"qwen", "qwen-code"}, Version: "0.24.4", Way: byEnvironment,
+			Name: "qwen", Title: "Qwen Code", Commands: []string{"qwen", "qwen-code"}, Version: "0.24.4", Way: byEnvironment, set: setQwen,
 			Proxies: either, Unreachable: proxy.UnreachableStatus,
 			Limits:   "a base URL in its settings.json takes precedence; Anthropic's API without `ANTHROPIC_BASE_URL`",
 			settings: []setting{{".qwen/settings.json", "baseUrl"}},

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -73,45 +75,65 @@ func setClaude(b *builder) error {
 	if err != nil {
 		return err
 	}
-	value := func(name string) string { return cmp.Or(settings[name], b.env(name)) }
-	for _, c := range clouds {
-		if !isTrue(value(c.use)) {
-			continue
-		}
-		if b.env(c.base) == "" && settings[c.base] == "" {
-			if base, ok := b.through(strings.ToLower(c.title), c.url(value, b)); ok {
-				b.setenv(c.base, base)
-			} else {
-				b.note("the model calls of Claude Code go to %s, and are left alone: %s", c.title, c.why)
-			}
-		}
-		return b.overrideClaude(c.base, settings, managed)
-	}
-	return b.overrideClaude("ANTHROPIC_BASE_URL", settings, managed)
-}
-
-// overrideClaude sends what a settings.json has as the base URL through the proxy.
-func (b *builder) overrideClaude(name string, settings map[string]string, managed bool) error {
-	value := settings[name]
-	if value == "" {
+	b.settings = settings
+	if b.agentEnv("ANTHROPIC_UNIX_SOCKET") != "" {
+		b.leaveAlone(findProvider("anthropic"))
+		b.note("the model calls of Claude Code go to the socket of ANTHROPIC_UNIX_SOCKET whatever the base URL, and are left alone")
 		return nil
 	}
-	base, ok := b.through("anthropic", value)
-	if b.upstream("anthropic") != nil {
-		base, ok = b.base(findProvider("anthropic")), true
-	}
-	switch {
-	case !ok:
-		b.note("%s in settings.json is not an http or https URL, so its calls are left alone", name)
-	case managed || name == bedrockVar && b.signs() || b.flag("--settings") != "":
-		b.note("a settings.json of Claude Code sets %s, and outweighs what otelllm can set: the calls are left alone", name)
-	default:
-		raw, err := json.Marshal(map[string]any{"env": map[string]string{name: base}})
-		if err != nil {
-			return err
+	name := "ANTHROPIC_BASE_URL"
+	for _, c := range clouds {
+		if !isTrue(b.agentEnv(c.use)) {
+			continue
 		}
-		b.after("--settings", string(raw))
+		name = c.base
+		if b.agentEnv(c.base) != "" {
+			break
+		}
+		if base, ok := b.through(strings.ToLower(c.title), c.url(b.agentEnv, b)); ok {
+			b.setenv(c.base, base)
+		} else {
+			b.note("the model calls of Claude Code go to %s, and are left alone: %s", c.title, c.why)
+		}
+		break
 	}
+	return b.overrideClaude(name, managed)
+}
+
+// overrideClaude sends what a settings.json has as the base URL through the proxy, and excepts the way to it from an
+// HTTP proxy.
+func (b *builder) overrideClaude(name string, managed bool) error {
+	override := map[string]string{}
+	proxied := slices.ContainsFunc(proxyVars, func(name string) bool { return b.agentEnv(name) != "" })
+	for _, except := range exceptVars {
+		if value, ok := b.settings[except]; ok && proxied && b.excepting(value) != value {
+			override[except] = b.excepting(value)
+		}
+	}
+	if value := b.settings[name]; value != "" {
+		base, ok := b.through("anthropic", value)
+		if b.upstream("anthropic") != nil {
+			base, ok = b.base(findProvider("anthropic")), true
+		}
+		if !ok {
+			b.note("%s in settings.json is not an http or https URL, so its calls are left alone", name)
+			return nil
+		}
+		override[name] = base
+	}
+	if len(override) == 0 {
+		return nil
+	}
+	if managed || override[name] != "" && name == bedrockVar && b.signs() || b.flag("--settings") != "" {
+		b.leaveAlone(findProvider("anthropic"))
+		b.note("a settings.json of Claude Code sets %s, and outweighs what otelllm can set: the calls are left alone", strings.Join(slices.Sorted(maps.Keys(override)), " and "))
+		return nil
+	}
+	raw, err := json.Marshal(map[string]any{"env": override})
+	if err != nil {
+		return err
+	}
+	b.after("--settings", string(raw))
 	return nil
 }
 

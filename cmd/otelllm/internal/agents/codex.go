@@ -34,6 +34,7 @@ const chatGPTBase = "https://chatgpt.com" + chatGPTPath
 // configuration, and Codex does not read OPENAI_BASE_URL.
 func setCodex(b *builder) error {
 	home := cmp.Or(b.env("CODEX_HOME"), filepath.Join(b.Home, ".codex"))
+	b.file = proxiesIn(filepath.Join(home, ".env"))
 	config, err := b.codexConfig(home)
 	if err != nil {
 		return err
@@ -111,8 +112,8 @@ func readTOML(path string, config any) error {
 	return nil
 }
 
-// rewriteFlags sends the base URL that the command line gives through the proxy, and reports
-// whether there is one: a later flag takes precedence over an earlier one.
+// rewriteFlags sends the base URLs that the command line gives through the proxy, and reports
+// whether OpenAI's is among them: a later flag takes precedence over an earlier one.
 func (b *builder) rewriteFlags(given bool) bool {
 	found := false
 	for i, arg := range b.plan.Args {
@@ -122,19 +123,37 @@ func (b *builder) rewriteFlags(given bool) bool {
 		} else if i == 0 || b.plan.Args[i-1] != "-c" && b.plan.Args[i-1] != "--config" {
 			continue
 		}
-		key, value, ok := strings.Cut(assignment, "=")
-		if !ok || strings.TrimSpace(key) != "openai_base_url" {
-			continue
-		}
-		base, ok := b.through("openai", strings.Trim(strings.TrimSpace(value), `"'`))
-		if given {
-			base, ok = b.base(findProvider("openai")), true
-		}
-		if ok {
-			b.plan.Args[i], found = fmt.Sprintf("%s%s=%q", name, key, base), true
+		key, value, _ := strings.Cut(assignment, "=")
+		for _, url := range baseURLs(strings.TrimSpace(key), value) {
+			base, ok := b.through("openai", url)
+			if given {
+				base, ok = b.base(findProvider("openai")), true
+			}
+			if ok {
+				value = strings.Replace(value, url, base, 1)
+				b.plan.Args[i] = name + key + "=" + value
+				found = found || strings.TrimSpace(key) == "openai_base_url"
+			}
 		}
 	}
 	return found
+}
+
+// baseURLs returns the base URLs in an assignment of Codex's configuration. Codex takes a value that is not TOML as a string.
+func baseURLs(key, value string) (urls []string) {
+	var config codexConfig
+	if toml.Unmarshal([]byte(key+" = "+value), &config) != nil && toml.Unmarshal([]byte(fmt.Sprintf("%s = %q", key, strings.TrimSpace(value))), &config) != nil {
+		return nil
+	}
+	for _, p := range config.ModelProviders {
+		if p.BaseURL != "" {
+			urls = append(urls, p.BaseURL)
+		}
+	}
+	if config.OpenAIBaseURL != "" {
+		urls = append(urls, config.OpenAIBaseURL)
+	}
+	return urls
 }
 
 // isBareKey reports whether a name needs no quotes as a part of a TOML key.

@@ -12,6 +12,7 @@ import (
 // setGemini says of which sign-ins of Gemini CLI the calls are left alone. With an API key the
 // variables of all programs do.
 func setGemini(b *builder) error {
+	b.takeDotenv(".gemini")
 	switch b.geminiSignIn() {
 	case "", "gemini-api-key", "gateway":
 	case "vertex-ai":
@@ -21,6 +22,11 @@ func setGemini(b *builder) error {
 	default:
 		b.note("Gemini CLI is signed in with Google: its model calls go to Code Assist, and are left alone; to see them, sign in with an API key")
 	}
+	return nil
+}
+
+func setQwen(b *builder) error {
+	b.takeDotenv(".qwen")
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/tidwall/jsonc"
@@ -95,14 +96,22 @@ func (b *builder) opencodeBases(configured map[string]string) map[string]string 
 		}
 	}
 	for id, value := range configured {
-		if base, ok := b.through("opencode", value); ok {
+		if base, ok := b.through("opencode", b.substituted(value)); ok {
 			bases[id] = base
 		} else if value != "" {
-			delete(bases, id) // such as a {env:…} reference
+			delete(bases, id) // such as a {file:…} reference
 			b.note("the base URL of a provider in opencode's configuration is not an http or https URL, so its calls are left alone")
 		}
 	}
 	return bases
+}
+
+// envReference is where opencode puts a variable into its configuration.
+var envReference = regexp.MustCompile(`\{env:([^}]+)\}`)
+
+// substituted returns a value of opencode's configuration with the variables in it.
+func (b *builder) substituted(value string) string {
+	return envReference.ReplaceAllStringFunc(value, func(ref string) string { return b.env(envReference.FindStringSubmatch(ref)[1]) })
 }
 
 // opencodeUsesChatGPT reports whether its sign-in to OpenAI is one with ChatGPT.

@@ -79,7 +79,7 @@ func Prepare(c Command) (*Plan, error) {
 		}
 	}
 	b := &builder{Command: c, at: at, plan: &Plan{Agent: agent, Args: slices.Clone(c.Args), Env: slices.Clone(c.Env), home: c.Home, dir: c.Dir, at: at}}
-	b.plan.Getenv = b.env
+	b.plan.Getenv = b.agentEnv
 	for i := range providers {
 		b.variables(&providers[i])
 	}
@@ -113,6 +113,10 @@ type builder struct {
 	Command
 	plan *Plan
 	at   place // where the command names the agent
+	// settings are variables that the agent sets itself, from its settings. They outweigh those of its environment.
+	settings map[string]string
+	// file are variables that the agent reads from a file if its environment lacks them.
+	file map[string]string
 }
 
 // env returns a variable of the command's environment.
@@ -128,6 +132,14 @@ func (b *builder) env(name string) string {
 		}
 	}
 	return ""
+}
+
+// agentEnv returns a variable as the agent uses it.
+func (b *builder) agentEnv(name string) string {
+	if value, ok := b.settings[name]; ok {
+		return value
+	}
+	return cmp.Or(b.env(name), b.file[name])
 }
 
 // setenv sets a variable of the command's environment, also where the command sets it: env NAME=VALUE.
@@ -328,21 +340,21 @@ func (b *builder) note(format string, args ...any) {
 	b.plan.Notes = append(b.plan.Notes, fmt.Sprintf(format, args...))
 }
 
-// exceptLoopback keeps the command's requests to the proxy away from an HTTP proxy of the
-// environment. Claude Code, Gemini CLI and Qwen Code use that of HTTPS for HTTP as well.
+// exceptLoopback keeps the command's requests to the proxy away from an HTTP proxy: one of the environment, or of a
+// file that the agent reads later. Claude Code, Gemini CLI and Qwen Code use that of HTTPS for HTTP as well.
 func (b *builder) exceptLoopback() {
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
-		if b.env(name) == "" {
-			continue
-		}
-		for _, except := range []string{"NO_PROXY", "no_proxy"} {
-			value := b.env(except)
-			if value != "*" && !slices.Contains(strings.Split(value, ","), b.Proxy.Hostname()) {
-				b.setenv(except, strings.TrimPrefix(value+","+b.Proxy.Hostname(), ","))
-			}
-		}
-		return
+	upper, lower := b.agentEnv("NO_PROXY"), b.agentEnv("no_proxy")
+	// Programs read one of the two, and look at the other if it is not set.
+	b.setenv("NO_PROXY", b.excepting(cmp.Or(upper, lower)))
+	b.setenv("no_proxy", b.excepting(cmp.Or(lower, upper)))
+}
+
+// excepting returns a value of NO_PROXY that has the proxy's host as well.
+func (b *builder) excepting(value string) string {
+	if value == "*" || slices.Contains(strings.Split(value, ","), b.Proxy.Hostname()) {
+		return value
 	}
+	return strings.TrimPrefix(value+","+b.Proxy.Hostname(), ",")
 }
 
 // after inserts arguments after the agent's own name in the command.

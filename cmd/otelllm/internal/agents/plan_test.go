@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -163,20 +164,46 @@ func TestFileOfVariables(t *testing.T) {
 	assert.Empty(t, p.Notes)
 }
 
+// The proxy itself is excepted from an HTTP proxy that may also come from a file of the agent's, and what is excepted
+// already stays so: a program that reads no_proxy first does not lose what NO_PROXY has.
 func TestLoopbackGoesThroughNoOtherProxy(t *testing.T) {
-	c := command(t, "agent")
-	assert.Empty(t, env(prepare(t, c), "NO_PROXY"))
-	c.Env = append(c.Env, "HTTP_PROXY=http://proxy.example:3128", "NO_PROXY=.internal")
-	p := prepare(t, c)
-	assert.Equal(t, ".internal,127.0.0.1", env(p, "NO_PROXY"))
-	assert.Equal(t, "127.0.0.1", env(p, "no_proxy"))
-	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "all_proxy"} {
+	for _, tt := range []struct {
+		env          []string
+		upper, lower string
+	}{
+		{nil, "127.0.0.1", "127.0.0.1"},
+		{[]string{"HTTP_PROXY=http://proxy.example:3128"}, "127.0.0.1", "127.0.0.1"},
+		{[]string{"NO_PROXY=.internal"}, ".internal,127.0.0.1", ".internal,127.0.0.1"},
+		{[]string{"no_proxy=.internal"}, ".internal,127.0.0.1", ".internal,127.0.0.1"},
+		{[]string{"NO_PROXY=.internal", "no_proxy=127.0.0.1"}, ".internal,127.0.0.1", "127.0.0.1"},
+		{[]string{"NO_PROXY=*"}, "*", "*"},
+	} {
 		c := command(t, "agent")
-		c.Env = append(c.Env, name+"=http://proxy.example:3128")
-		assert.Equal(t, "127.0.0.1", env(prepare(t, c), "NO_PROXY"), name)
+		c.Env = append(c.Env, tt.env...)
+		p := prepare(t, c)
+		assert.Equal(t, tt.upper, env(p, "NO_PROXY"), tt.env)
+		assert.Equal(t, tt.lower, env(p, "no_proxy"), tt.env)
 	}
-	c.Env = append(c.Env, "no_proxy=*")
-	assert.Equal(t, "*", env(prepare(t, c), "no_proxy"))
+}
+
+// A provider that the command line of Codex defines is sent through the proxy.
+func TestCodexProviderOfTheCommandLine(t *testing.T) {
+	const table = `{ name="own", base_url="https://own.example/v1", env_key="KEY" }`
+	for _, flags := range [][]string{
+		{"-c", `model_providers.own.base_url="https://own.example/v1"`},
+		{"-c", `model_providers.own.base_url=https://own.example/v1`},
+		{"-c", `model_providers.own=` + table},
+		{"--config", `model_providers={ own=` + table + ` }`},
+		{`--config=model_providers.own.base_url='https://own.example/v1'`},
+	} {
+		c := command(t, append(append([]string{"codex"}, flags...), "-c", `model="x=1"`, "exec")...)
+		p := prepare(t, c)
+		last := p.Args[len(p.Args)-4]
+		base := regexp.MustCompile(`http://127[^"' ]+`).FindString(last)
+		assert.Equal(t, "https://own.example/v1/responses", reached(t, p, base, "/responses"), last)
+		assert.Equal(t, strings.ReplaceAll(flags[len(flags)-1], "https://own.example/v1", base), last)
+		assert.Equal(t, c.Args[len(c.Args)-3:], p.Args[len(p.Args)-3:])
+	}
 }
 
 func TestCodex(t *testing.T) {
@@ -294,9 +321,7 @@ func assigned(t *testing.T, arg, key string) string {
 	t.Helper()
 	value, ok := strings.CutPrefix(arg, key+"=")
 	require.True(t, ok, arg)
-	var s string
-	require.NoError(t, json.Unmarshal([]byte(value), &s))
-	return s
+	return strings.Trim(value, `"'`)
 }
 
 func TestOpencode(t *testing.T) {
@@ -305,9 +330,9 @@ func TestOpencode(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "opencode.jsonc"), []byte(`{
 		// mine
-		"provider": {"team": {"options": {"baseURL": "https://gw.example/v1", "apiKey": "canary"}}, "google": {"options": {"baseURL": "{env:GOOGLE}"}}},
+		"provider": {"team": {"options": {"baseURL": "https://gw.example/v1", "apiKey": "canary"}}, "google": {"options": {"baseURL": "{env:GOOGLE}"}}, "env": {"options": {"baseURL": "{env:ORIGIN}/v1"}}},
 	}`), 0o600))
-	c.Env = append(c.Env, `OPENCODE_CONFIG_CONTENT={"theme":"x","provider":{"openai":{"options":{"timeout":5,"baseURL":"https://mine.example/v1"}}}}`)
+	c.Env = append(c.Env, "ORIGIN=https://env.example", `OPENCODE_CONFIG_CONTENT={"theme":"x","provider":{"openai":{"options":{"timeout":5,"baseURL":"https://mine.example/v1"}}}}`)
 	p := prepare(t, c)
 	var content struct {
 		Theme    string `json:"theme"`
@@ -322,7 +347,8 @@ func TestOpencode(t *testing.T) {
 	assert.Equal(t, "https://mine.example/v1/responses", reached(t, p, base("openai"), "/responses"))
 	assert.Equal(t, "https://gw.example/v1/chat/completions", reached(t, p, base("team"), "/chat/completions"))
 	assert.Equal(t, "https://api.anthropic.com/v1/messages", reached(t, p, base("anthropic"), "/messages"))
-	assert.NotContains(t, content.Provider, "google", "it refers to a variable")
+	assert.Equal(t, "https://env.example/v1/chat/completions", reached(t, p, base("env"), "/chat/completions"))
+	assert.NotContains(t, content.Provider, "google", "it refers to a variable that is not set")
 	assert.NotContains(t, env(p, "OPENCODE_CONFIG_CONTENT"), "canary")
 }
 

@@ -65,6 +65,7 @@ func TestSignIns(t *testing.T) {
 		{name: "claude, Vertex in a region of another form", args: "claude", env: []string{"CLAUDE_CODE_USE_VERTEX=1", "CLOUD_ML_REGION=eu"}, base: "ANTHROPIC_VERTEX_BASE_URL", left: "Vertex"},
 		{name: "claude, Foundry", args: "claude", env: []string{"CLAUDE_CODE_USE_FOUNDRY=1", "ANTHROPIC_FOUNDRY_RESOURCE=x"}, base: "ANTHROPIC_FOUNDRY_BASE_URL", left: "Foundry"},
 		{name: "claude, Foundry by its URL", args: "claude", env: []string{"CLAUDE_CODE_USE_FOUNDRY=1", "ANTHROPIC_FOUNDRY_BASE_URL=https://x.example/anthropic"}, base: "ANTHROPIC_FOUNDRY_BASE_URL", want: "https://x.example/anthropic"},
+		{name: "claude, a socket", args: "claude", env: []string{"ANTHROPIC_UNIX_SOCKET=/run/gateway.sock"}, base: "ANTHROPIC_BASE_URL", left: "ANTHROPIC_UNIX_SOCKET"},
 		{name: "claude, its own --settings", args: "claude --settings x.json", files: map[string]string{".claude/settings.json": `{"env":{"ANTHROPIC_BASE_URL":"https://gw.example"}}`}, left: "settings.json"},
 		{name: "gemini, a key", args: "gemini", env: []string{"GEMINI_API_KEY=canary"}, base: "GOOGLE_GEMINI_BASE_URL", want: "https://generativelanguage.googleapis.com"},
 		{name: "gemini, Vertex", args: "gemini", env: []string{"GOOGLE_GENAI_USE_VERTEXAI=true"}, base: "GOOGLE_VERTEX_BASE_URL", left: "Vertex"},
@@ -121,6 +122,54 @@ func TestClaudeSettings(t *testing.T) {
 	c.Upstreams = map[string]*url.URL{"anthropic": {Scheme: "https", Host: "other.example"}}
 	p = prepare(t, c)
 	assert.JSONEq(t, `{"env":{"ANTHROPIC_BASE_URL":"http://127.0.0.1:4567/anthropic"}}`, p.Args[2])
+}
+
+// An HTTP proxy in Claude Code's settings is the proxy's for what goes upstream, and never gets what goes to the proxy.
+func TestClaudeProxyOfItsSettings(t *testing.T) {
+	c := command(t, "claude", "-p", "x")
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"http://proxy.example:3128","NO_PROXY":".internal"}}`)
+	p := prepare(t, c)
+	assert.Equal(t, "http://proxy.example:3128", p.Getenv("HTTPS_PROXY"))
+	assert.Equal(t, []string{"claude", "--settings", `{"env":{"NO_PROXY":".internal,127.0.0.1"}}`, "-p", "x"}, p.Args)
+	assert.Equal(t, ".internal,127.0.0.1", env(p, "no_proxy"))
+
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"","NO_PROXY":".internal"}}`)
+	c.Env = append(c.Env, "HTTPS_PROXY=http://proxy.example:3128")
+	p = prepare(t, c)
+	assert.Empty(t, p.Getenv("HTTPS_PROXY"))
+	assert.Equal(t, c.Args, p.Args)
+
+	write(t, c.Home, ".claude/settings.json", `{"env":{"HTTPS_PROXY":"http://proxy.example:3128","NO_PROXY":".internal"}}`)
+	c.Args = []string{"claude", "--settings", "mine.json"}
+	p = prepare(t, c)
+	assert.Equal(t, c.Args, p.Args)
+	assert.Empty(t, env(p, "ANTHROPIC_BASE_URL"), "it cannot be excepted, so it is not used")
+	assert.Contains(t, strings.Join(p.Notes, " "), "NO_PROXY")
+}
+
+// The HTTP proxy in a file that an agent reads at its start is used as well, but for that of a project.
+func TestProxyOfAFileOfVariables(t *testing.T) {
+	const text = "# ours\nexport HTTPS_PROXY=\"http://user:canary@proxy.example:3128\"\nNO_PROXY=.internal\nNODE_EXTRA_CA_CERTS=/ca.pem\n"
+	for agent, file := range map[string]string{"codex": ".codex/.env", "gemini": ".gemini/.env", "qwen": ".qwen/.env"} {
+		c := command(t, agent)
+		write(t, c.Home, file, text)
+		p := prepare(t, c)
+		assert.Equal(t, "http://user:canary@proxy.example:3128", p.Getenv("HTTPS_PROXY"), agent)
+		assert.Empty(t, p.Getenv("NODE_EXTRA_CA_CERTS"), agent)
+		assert.Empty(t, env(p, "HTTPS_PROXY"), "%s has it from its file", agent)
+		assert.Equal(t, ".internal,127.0.0.1", env(p, "NO_PROXY"), "%s takes it in place of that of its file", agent)
+		c.Env = append(c.Env, "HTTPS_PROXY=http://other.example:3128")
+		assert.Equal(t, "http://other.example:3128", prepare(t, c).Getenv("HTTPS_PROXY"), agent)
+
+		c = command(t, agent)
+		write(t, c.Dir, file, text)
+		p = prepare(t, c)
+		assert.Empty(t, p.Getenv("HTTPS_PROXY"), agent)
+		if agent != "codex" { // which reads none of a project
+			assert.Contains(t, strings.Join(p.Notes, " "), "sets HTTPS_PROXY")
+			assert.NotContains(t, strings.Join(p.Notes, " "), "canary")
+		}
+	}
 }
 
 // The URL of ChatGPT's subscribers is a base URL as it is.

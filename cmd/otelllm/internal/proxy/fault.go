@@ -63,6 +63,7 @@ func problem(err error) string {
 		dns       *net.DNSError
 		record    tls.RecordHeaderError
 		alert     tls.AlertError
+		op        *net.OpError
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
@@ -80,7 +81,7 @@ func problem(err error) string {
 		return "connection refused"
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
 		return notTrusted
-	case errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &record), errors.As(err, &alert), errors.As(err, &op) && op.Op == "remote error":
 		return "TLS handshake failed"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"

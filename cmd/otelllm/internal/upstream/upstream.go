@@ -37,6 +37,8 @@ type Options struct {
 	Getenv func(string) string
 	// Proxies are the variables that it takes its HTTP proxy for HTTPS from, the first that is set.
 	Proxies []string
+	// Certificate are the variables that name the file of its certificate as a client, and that of the key.
+	Certificate struct{ File, Key string }
 }
 
 // Of every program that uses an HTTP proxy at all.
@@ -53,12 +55,29 @@ func Transport(o Options) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := o.certificate()
+	if err != nil {
+		return nil, err
+	}
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // nothing replaces it
 	t.Proxy = proxy
-	if roots != nil {
-		t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if roots != nil || own != nil {
+		t.TLSClientConfig = &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS12}
 	}
 	return t, nil
+}
+
+// certificate returns the certificate that the program has as a client, or nil. Only servers that ask for one get it.
+func (o *Options) certificate() ([]tls.Certificate, error) {
+	names := o.Certificate
+	if names.File == "" || o.Getenv(names.File) == "" || o.Getenv(names.Key) == "" {
+		return nil, nil
+	}
+	own, err := tls.LoadX509KeyPair(o.Getenv(names.File), o.Getenv(names.Key))
+	if err != nil { // which may quote a path alone; the files may be credentials
+		return nil, fmt.Errorf("%s and %s do not name a certificate and its key that can be used: name files in PEM, the key without a passphrase, or unset both", names.File, names.Key)
+	}
+	return []tls.Certificate{own}, nil
 }
 
 // authorities returns the system's authorities and those of the bundles; nil: there are none of

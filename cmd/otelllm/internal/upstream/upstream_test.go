@@ -1,7 +1,11 @@
 package upstream_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -53,6 +57,40 @@ func TestAuthorities(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		})
 	}
+}
+
+// A server that asks for the certificate of its clients gets the program's.
+func TestCertificate(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	srv.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(srv.TLS.Certificates[0].PrivateKey)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, secret := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(secret, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	o := upstream.Options{Certificate: struct{ File, Key string }{"OWN_CERT", "OWN_KEY"}}
+	for _, tt := range []struct {
+		cert, key string
+		works     bool
+	}{{"", "", false}, {cert, "", false}, {cert, secret, true}} {
+		o.Getenv = from(map[string]string{"OWN_CERT": tt.cert, "OWN_KEY": tt.key, "SSL_CERT_FILE": cert})
+		transport, err := upstream.Transport(o)
+		require.NoError(t, err)
+		resp, err := (&http.Client{Transport: transport}).Get(srv.URL)
+		assert.Equal(t, tt.works, err == nil)
+		if err == nil {
+			require.NoError(t, resp.Body.Close())
+		}
+		transport.CloseIdleConnections()
+	}
+	o.Getenv = from(map[string]string{"OWN_CERT": cert, "OWN_KEY": filepath.Join(dir, "canary")})
+	_, err = upstream.Transport(o)
+	require.ErrorContains(t, err, "OWN_CERT and OWN_KEY")
+	assert.NotContains(t, err.Error(), "canary")
 }
 
 // What cannot be used is an error that names the variable and says what to do.
