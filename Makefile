@@ -30,6 +30,7 @@ TEST_TIMEOUT ?= 10m
 # How many packages are tested at a time, and how many tests of each: many wait for a server, a process or a time.
 TEST_PACKAGES ?= 4
 TEST_PARALLEL ?= 6
+TEST = -short -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 # The race detector needs a C compiler; .ci/run insists on it.
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 # `make lint` has every check of `go vet` and more, in every module. To vet here again takes minutes, for the facts of every
@@ -110,8 +111,8 @@ test: download ## all tests of all modules, those of the libraries and programs 
 ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
-	@MODULES="$(filter-out $(PLAIN_MODULES),$(MODULES) $(TOOL_MODULES))" scripts/each-module test $(GO) test $(RACE) -short -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
-	@MODULES="$(PLAIN_MODULES)" $(PLAIN) scripts/each-module test $(GO) test -short -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+	@MODULES="$(filter-out $(PLAIN_MODULES),$(MODULES) $(TOOL_MODULES))" scripts/each-module test $(GO) test $(RACE) $(TEST); status=$$?; \
+		MODULES="$(PLAIN_MODULES)" $(PLAIN) scripts/each-module test $(GO) test $(TEST) && exit $$status
 
 .PHONY: test-full
 test-full: download ## every case of the tests of which `make test` runs a sample, without the race detector

@@ -28,8 +28,8 @@ type Agent struct {
 	// set; nil: HTTPS_PROXY alone.
 	Proxies []string
 
-	// Certificate are the variables that name the file of its certificate as a client, and that of
-	// the key, in PEM; "": it has none.
+	// Certificate are the variables that name the files of its client certificate and of the key, in
+	// PEM; "": it has none.
 	Certificate struct{ File, Key string }
 
 	// settings are files in which a base URL outweighs the variables.

@@ -31,20 +31,20 @@ var system = []string{
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// Options are how a program uses what its environment says.
+// Options are how a program uses the variables of its environment.
 type Options struct {
 	// Getenv returns a variable of the program's environment; "": it is not set.
 	Getenv func(string) string
 	// Proxies are the variables that it takes its HTTP proxy for HTTPS from, the first that is set.
 	Proxies []string
-	// Certificate are the variables that name the file of its certificate as a client, and that of the key.
+	// Certificate are the variables that name the files of its client certificate and of the key.
 	Certificate struct{ File, Key string }
 }
 
 // Of every program that uses an HTTP proxy at all.
 var usual = []string{"HTTPS_PROXY"}
 
-// Transport returns a transport for upstreams. It fails if a variable names what cannot be used,
+// Transport returns a transport for upstreams. It fails if a variable names a file or URL that cannot be used,
 // and says which one and what to do, without credentials.
 func Transport(o Options) (*http.Transport, error) {
 	roots, err := authorities(o.Getenv)
@@ -80,7 +80,7 @@ func (o *Options) certificate() ([]tls.Certificate, error) {
 	return []tls.Certificate{own}, nil
 }
 
-// authorities returns the system's authorities and those of the bundles; nil: there are none of
+// authorities returns the authorities of the system and of the bundles; nil: there are none of
 // the latter.
 func authorities(getenv func(string) string) (*x509.CertPool, error) {
 	var pool *x509.CertPool

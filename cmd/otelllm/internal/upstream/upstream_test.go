@@ -93,7 +93,7 @@ func TestCertificate(t *testing.T) {
 	assert.NotContains(t, err.Error(), "canary")
 }
 
-// What cannot be used is an error that names the variable and says what to do.
+// A file that cannot be used is an error that names the variable and says what to do.
 func TestUnusable(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
