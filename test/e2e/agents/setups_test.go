@@ -3,6 +3,7 @@
 package agents
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -121,10 +122,7 @@ func TestSetups(t *testing.T) {
 				}
 				return base
 			}
-			f := faultNamed("ok_text")
-			if s.fault != "" {
-				f = faultNamed(s.fault)
-			}
+			f := faultOf(a.title(), cmp.Or(s.fault, "ok_text"))
 			direct := play(t, &a, f, argv, way{}, serve)
 			through := play(t, &a, f, argv, way{bin: bin}, serve)
 			t.Logf("direct: %d requests, exit %d\n%s\n%s", direct.main, direct.exit, direct.stdout, direct.stderr)
@@ -138,10 +136,6 @@ func TestSetups(t *testing.T) {
 			private(t, through)
 		})
 	}
-}
-
-func faultNamed(name string) *fault {
-	return &faults[slices.IndexFunc(faults, func(f fault) bool { return f.name == name })]
 }
 
 // secured starts a server with TLS, and writes the file with its authority.

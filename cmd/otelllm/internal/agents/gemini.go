@@ -25,6 +25,7 @@ func setGemini(b *builder) error {
 	return nil
 }
 
+// setQwen reads the file of variables of Qwen Code. For the rest the variables of all programs do.
 func setQwen(b *builder) error {
 	b.takeDotenv(".qwen")
 	return nil
