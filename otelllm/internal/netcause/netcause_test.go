@@ -623,6 +623,11 @@ func TestInvalidRequests(t *testing.T) {
 	h2.StartTLS()
 	t.Cleanup(h1.Close)
 	t.Cleanup(h2.Close)
+	h1.Client().Transport.(*http.Transport).DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, network, addr)
+		return writeOnly{c, t.Context()}, err
+	}
 	failing := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(errors.New("secret")))
 	for name, tt := range map[string]struct {
 		change func(*http.Request)
