@@ -136,7 +136,7 @@ func classified(ctx context.Context, t *testing.T, collector, jaeger string) ptr
 				"OTLP_HTTP_ENDPOINT=" + free[0], "OTLP_GRPC_ENDPOINT=" + free[1], "HEALTH_ENDPOINT=" + free[2],
 				"OUT_FILE=" + file, "FORWARD_ENDPOINT=" + jaeger,
 			},
-			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2],
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2], Wait: process.NewCollector,
 		}
 	})
 	require.NoError(t, err)
