@@ -31,6 +31,7 @@ import (
 // agent that executes calls as they arrive, within an answer. The next start obeys the plan for
 // what the store has. Nothing is paid twice, and each agent comes to its end.
 func TestKilledSchedules(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no SIGKILL")
 	}

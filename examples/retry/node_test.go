@@ -256,6 +256,7 @@ func askInGo(t *testing.T, url string, wire llm.Wire) classify.Diagnosis {
 
 // Random schedules of faults, as those of [TestSchedules], for agents in Node.
 func TestNodeSchedules(t *testing.T) {
+	t.Parallel()
 	schedules := 1000 / sample.Every(40)
 	m := startModel(t)
 	var tasks []nodeTask

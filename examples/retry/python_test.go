@@ -92,6 +92,7 @@ func TestPythonVerdictsAreThoseOfGo(t *testing.T) {
 
 // Random schedules of faults, as those of [TestSchedules], for agents in Python.
 func TestPythonSchedules(t *testing.T) {
+	t.Parallel()
 	schedules := 1000 / sample.Every(40)
 	m := startModel(t)
 	var tasks []nodeTask

@@ -32,6 +32,7 @@ import (
 // the hooks show: of a tool that is not recorded it cannot know whether it ran, once the client has
 // a call that could be executed.
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	schedules := 10_000 / sample.Every(40)
 	m := startModel(t)
 	base := &http.Transport{DisableKeepAlives: true}
