@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"testing"
@@ -243,13 +244,21 @@ func TestNoAnswer(t *testing.T) {
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "tls", "llm.transport.code": "CERTIFICATE_VERIFY_FAILED"},
 		},
 		{
-			"a certificate that the server misses", func(t *testing.T) (http.RoundTripper, string) {
+			"a certificate that the server refuses", func(t *testing.T) (http.RoundTripper, string) {
 				s := httptest.NewUnstartedServer(http.NotFoundHandler())
 				s.Config.ErrorLog = log.New(io.Discard, "", 0)
-				s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}
+				// If the alert comes before the request is written, net/http may return only that it closed the connection.
+				wrote := make(chan struct{})
+				s.TLS = &tls.Config{
+					ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13,
+					VerifyConnection: func(tls.ConnectionState) error { <-wrote; return errors.New("no certificate") },
+				}
 				s.StartTLS()
 				t.Cleanup(s.Close)
-				return s.Client().Transport, s.URL
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					hooks := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(wrote) }}
+					return s.Client().Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), hooks)))
+				}), s.URL
 			},
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "tls", "llm.transport.code": "CERTIFICATE_VERIFY_FAILED"},
 		},
