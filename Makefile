@@ -266,9 +266,9 @@ workflows-check: $(TOOLS)/actionlint ## actionlint over .github/workflows, and o
 	@sed -n '/^```yaml$$/,/^```$$/{/^```/!p}' docs/ci.md | $(TOOLS)/actionlint -stdin-filename docs/ci.md -
 
 .PHONY: release-check
-release-check: workflows-check $(TOOLS)/goreleaser $(TOOLS)/builder ## the workflows, .goreleaser.yaml, and a snapshot of both programs for this system with what is packed beside them
+release-check: workflows-check $(TOOLS)/goreleaser $(TOOLS)/builder ## the workflows, .goreleaser.yaml, and a snapshot of the archives and packages for this system; needs Linux
 	@$(TOOLS)/goreleaser check
-	@$(PLAIN) $(TOOLS)/goreleaser build --snapshot --single-target --clean
+	@$(PLAIN) scripts/check-release $(TOOLS)/goreleaser
 
 # What BINARIES has is as goreleaser leaves it in build/dist.
 .PHONY: packages
