@@ -55,6 +55,7 @@ try {
     json(join(dir, 'package.json'), {
       name: `@otelllm/${p.os}-${p.cpu}`, version, description: `The program otelllm for ${p.os} on ${p.cpu}; install otelllm`,
       license, homepage, repository: { type: repository.type, url: repository.url }, os: [p.os], cpu: [p.cpu], preferUnplugged: true,
+      publishConfig: { access: 'public' }, // npm publishes a name with a scope to those who pay, unless told otherwise
     });
     pack(dir);
   }
