@@ -239,6 +239,7 @@ func incidentHours(seed uint64) []*hour {
 // Scripted incidents are alerted on within a minute at 50 runs a minute, as one alert that says whose doing it is, and
 // quiet hours never are, with the failures that are usual in them. `make incidents` plays 200 of these; a sample runs otherwise.
 func TestIncidentReplay(t *testing.T) {
+	t.Parallel() // with those that wait for traffic
 	promtool := promBinary(t, "promtool")
 	number := func(name string, standard int) int {
 		if text := os.Getenv(name); text != "" {
