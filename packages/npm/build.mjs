@@ -51,11 +51,11 @@ try {
     copyFileSync(join(binaries, found[0], p.program), join(dir, 'bin', p.program));
     chmodSync(join(dir, 'bin', p.program), 0o755);
     if (existsSync(notices)) copyFileSync(notices, join(dir, 'THIRD_PARTY_NOTICES.txt'));
-    const { license, homepage, repository } = described;
+    const { license, homepage, repository, publishConfig } = described;
     json(join(dir, 'package.json'), {
       name: `@otelllm/${p.os}-${p.cpu}`, version, description: `The program otelllm for ${p.os} on ${p.cpu}; install otelllm`,
       license, homepage, repository: { type: repository.type, url: repository.url }, os: [p.os], cpu: [p.cpu], preferUnplugged: true,
-      publishConfig: { access: 'public' }, // npm publishes a name with a scope to those who pay, unless told otherwise
+      publishConfig, // public: npm takes a name with a scope for a private package, unless told otherwise
     });
     pack(dir);
   }
