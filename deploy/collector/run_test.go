@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -135,13 +136,19 @@ func healthy(t *testing.T, address string) {
 	time.Sleep(time.Second) // llm_classify calls no run safe to repeat that began within a second of its start
 }
 
-// freeAddress returns a loopback address that has just been free.
+// freeAddress returns a loopback address that has just been free. Its port is below those that Linux gives to connections and
+// to listeners on port 0: one of them could take it before the program that it is for.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)) //nolint:gosec // no secret
+		if l, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, l.Close())
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // The classifier of the two layers on Kubernetes, with its journal: no acknowledged span is lost while its backend is
