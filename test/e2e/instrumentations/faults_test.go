@@ -79,12 +79,12 @@ func recoveredRun() []semconv.RunOutcome {
 
 // faults returns all faults, in the order of the page.
 func faults() []fault {
-	const timeout = 500 // ms; undici checks its timers every half second
+	// Long enough for a busy machine to read in that time what the server has sent: undici drops unread data when the
+	// connection breaks, and a client that has not read the headers within its timeout says so.
+	const reads, timeout = 500 * time.Millisecond, 1500 // timeout in ms
 	ask, free := classify.UserConfirmedRetry, classify.SafeAutoRetry
-	// Undici drops unread data when the connection breaks. The pause lets the agent read what the model
-	// sent first, so that there is one truth.
 	answer := func(said, then faultyllm.Step) []faultyllm.Exchange {
-		return []faultyllm.Exchange{faultyllm.Answer(said, faultyllm.Pause(100*time.Millisecond), then)}
+		return []faultyllm.Exchange{faultyllm.Answer(said, faultyllm.Pause(reads), then)}
 	}
 	return []fault{
 		{key: "answer", title: "nothing: an answer", script: []faultyllm.Exchange{answers}, outcomes: wholeRun()},
@@ -153,7 +153,7 @@ func faults() []fault {
 		},
 		{
 			key: "after-tool", tool: true, title: "a tool ran, then a reset before the next answer",
-			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Pause(100*time.Millisecond), faultyllm.Reset())},
+			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Pause(reads), faultyllm.Reset())},
 			run:    broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(),
 			parts: []truth{broke(free, semconv.CauseConnectionReset)},
 		},

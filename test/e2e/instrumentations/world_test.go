@@ -76,13 +76,13 @@ type collector struct {
 }
 
 // config is the Collector's configuration. The spans of an agent are exported in batches, 200 ms plus an export apart,
-// and a tool that is stopped may be in the batch after its run's: a run has to settle for well longer than that,
-// otherwise it is judged without the tool.
+// and a tool that is stopped may be in the batch after its run's: a run has to settle for well longer than that, on a busy
+// machine, too. Otherwise it is judged without the tool.
 const config = `
 extensions: {health_check: {endpoint: "${env:HEALTH}"}}
 receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP}"}}}}
 processors:
-  llm_classify: {max_hold: 3s, settle: 2s, run_timeout: 3s}
+  llm_classify: {max_hold: 8s, settle: 5s, run_timeout: 8s}
 exporters: {otlp_http: {endpoint: "${env:SINK}", compression: none, sending_queue: {enabled: false}}}
 service:
   extensions: [health_check]
