@@ -42,9 +42,9 @@ type Node struct {
 	Folder string // examples/node, with its node_modules
 }
 
-// NodeReads is a pause in which Node reads what has arrived: when a stream breaks, Node
+// NodeReads is a pause in which Node, on a busy machine too, reads what has arrived: when a stream breaks, Node
 // drops unread data.
-func NodeReads() faultyllm.Step { return faultyllm.Pause(100 * time.Millisecond) }
+func NodeReads() faultyllm.Step { return faultyllm.Pause(500 * time.Millisecond) }
 
 // ErrNoNode is returned if Node or the packages of examples/node are not installed.
 var ErrNoNode = errors.New("Node and the packages of examples/node are not installed: run `npm ci --ignore-scripts` there, which installs both")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -198,14 +199,17 @@ func LogTail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// FreeAddresses returns different loopback addresses with ports that are free at the
-// moment.
+// FreeAddresses returns different loopback addresses with ports that are free at the moment. They are below those that
+// Linux gives to connections and to listeners on port 0: one of them could take a port before the program that it is for.
 func FreeAddresses(n int) ([]string, error) {
 	addresses := make([]string, 0, n)
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(addresses) < n; tries++ {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))) //nolint:gosec // no secret
 		if err != nil {
-			return nil, fmt.Errorf("find a free port on loopback: %w", err)
+			if tries >= 100 {
+				return nil, fmt.Errorf("find a free port on loopback: %w", err)
+			}
+			continue
 		}
 		defer ln.Close()
 		addresses = append(addresses, ln.Addr().String())
