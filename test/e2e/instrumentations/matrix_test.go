@@ -42,10 +42,9 @@ func TestMatrix(t *testing.T) {
 	t.Parallel()
 	agents := find(t)
 	comparePages(t, "make node-matrix UPDATE=1", func() map[string]string {
-		m := &matrix{faults: faults(), producers: producers(), unhandled: make(map[string]bool)}
-		whole := m.run(t, agents)
+		m := runMatrix(t, agents, producers())
 		m.check(t)
-		if !whole {
+		if !m.whole {
 			return nil
 		}
 		pages := m.pages()
@@ -91,39 +90,39 @@ func (m *matrix) check(t *testing.T) {
 }
 
 // attempts is how many runs of a matrix may give other pages than those in docs. What a process records can depend on
-// how its threads are scheduled; a page is stale if it differs each time. Verdicts have to be true in every run.
+// how its threads are scheduled: only if the pages differ after each run are those in docs stale. Verdicts have to be true
+// in every run.
 const attempts = 3
 
 // comparePages compares the pages that play returns, by their names in docs, with those in docs, or writes them. A nil
 // map means that this machine cannot make every fault of the pages.
 func comparePages(t *testing.T, again string, play func() map[string]string) {
 	t.Helper()
-	for attempt := 1; ; attempt++ {
-		pages := play()
+	for attempt := 1; attempt <= attempts; attempt++ {
+		pages, stale := play(), false
 		if pages == nil {
 			t.Log("LEFT OUT: the pages; this machine cannot make every fault of them")
-			return
 		}
-		stale := false
 		for name, now := range pages {
 			path := filepath.Join(built.Root(t), "docs", filepath.FromSlash(name))
 			if *update {
 				require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
 				continue
 			}
-			then, err := os.ReadFile(path)
+			raw, err := os.ReadFile(path)
 			require.NoError(t, err)
-			if now == string(then) {
+			then := string(raw)
+			switch {
+			case now == then:
 				continue
+			case attempt < attempts:
+				t.Logf("docs/%s differs in run %d of %d:\n%s", name, attempt, attempts, otherLines(then, now))
+			default:
+				assert.Equal(t, then, now, "docs/%s is stale: `%s` writes it again", name, again)
 			}
 			stale = true
-			if attempt == attempts {
-				assert.Equal(t, string(then), now, "docs/%s is stale: `%s` writes it again", name, again)
-			} else {
-				t.Logf("docs/%s differs in run %d of %d:\n%s", name, attempt, attempts, otherLines(string(then), now))
-			}
 		}
-		if !stale || attempt == attempts {
+		if !stale {
 			return
 		}
 	}
@@ -174,15 +173,17 @@ type matrix struct {
 	faults    []fault
 	producers []producer
 
+	whole     bool            // this machine can make every fault
 	cells     []cell          // ordered by fault, then by producer
 	unhandled map[string]bool // by the file of a producer
 }
 
-// run runs all agents, those of one producer's file in one process, through a Collector of their own, and waits for its
-// verdicts. It reports whether this machine can make every fault.
-func (m *matrix) run(t *testing.T, agents runner) (whole bool) {
+// runMatrix runs all agents under the producers, those of one producer's file in one process, through a Collector of their
+// own, and waits for its verdicts.
+func runMatrix(t *testing.T, agents runner, producers []producer) *matrix {
 	t.Helper()
 	c, w := startCollector(t), newWorld(t)
+	m := &matrix{faults: faults(), producers: producers, whole: w.full != nil, unhandled: make(map[string]bool)}
 	type process struct {
 		file string
 		http bool
@@ -251,7 +252,7 @@ func (m *matrix) run(t *testing.T, agents runner) (whole bool) {
 			m.cells = append(m.cells, cell{f, p, r.Saw, r.Ran, c.sink.trace(t, r.Trace)})
 		}
 	}
-	return w.full != nil
+	return m
 }
 
 // content holds text of users and models, and inputs and outputs of tools. It must not

@@ -129,13 +129,12 @@ func TestPythonMatrix(t *testing.T) {
 	t.Parallel()
 	agents := findCollectorToo(t)
 	comparePages(t, "make python-matrix UPDATE=1", func() map[string]string {
-		m := &matrix{faults: faults(), producers: pythonClients(), unhandled: make(map[string]bool)}
-		whole := m.run(t, agents)
+		m := runMatrix(t, agents, pythonClients())
 		m.check(t)
 		for file, unhandled := range m.unhandled {
 			assert.False(t, unhandled, "%s: an error of the recording came up", file)
 		}
-		if !whole {
+		if !m.whole {
 			return nil
 		}
 		return map[string]string{pythonPage: m.pythonPage()}
@@ -173,8 +172,7 @@ func TestPythonLive(t *testing.T) {
 	t.Parallel()
 	agents := findPython(t)
 	agents.otelllm = built.Otelllm(t)
-	m := &matrix{faults: faults(), producers: pythonClients()[:1], unhandled: make(map[string]bool)}
-	m.run(t, agents)
+	m := runMatrix(t, agents, pythonClients()[:1])
 	compared := 0
 	for i := range m.cells {
 		c := &m.cells[i]
